@@ -1,0 +1,1 @@
+"""supportmatch: classify subgroups that your labels never showed."""

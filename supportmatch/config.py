@@ -1,0 +1,174 @@
+"""One frozen model per stage: immutable, refusing unknown keys, documented field by field; and the presets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from supportmatch.errors import ConfigError
+
+
+class StageConfig(BaseModel):
+    """The parent of every stage's settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class AutoencoderConfig(StageConfig):
+    """The networks f, t (one encoder, split code) and g (decoder)."""
+
+    kind: Literal["conv", "mlp"] = "conv"
+    """Convolutional (images) or fully connected (tables, or flattened images)."""
+    widths: tuple[PositiveInt, ...] = (16, 32, 64)
+    """Channels of each down-sampling level (conv) or units of each hidden layer (mlp; may be empty)."""
+    code_size: PositiveInt = 64
+    """Size of the whole code, z and s~ together."""
+    level_depth: Literal[1, 2] = 1
+    """Convolutions per level: 2 adds the paper's 3x3 convolution before each strided one."""
+    activation: Literal["gelu", "silu", "selu"] = "gelu"
+    """Non-linearity after every hidden layer."""
+    normalise: bool = False
+    """GroupNorm with one group after every convolution (the paper's CelebA networks)."""
+    activate_input: bool = False
+    """Apply the activation to the raw input and the raw code first (the authors' Adult network)."""
+
+
+class ClusteringConfig(StageConfig):
+    """How the deployment set is divided, so that balanced bags can be drawn from it."""
+
+    method: Literal["mixture", "factorised", "rank-statistics", "kmeans"] = "mixture"
+    """`mixture`: semi-supervised Gaussian mixture on autoencoder codes. `factorised`: P(y|x)P(s|x) from two heads.
+    `rank-statistics`: the paper's. `kmeans`: seeded by labelled centroids."""
+    n_clusters: PositiveInt | None = None
+    """K; by default |Y||S|. Any K from the number of seen sources upwards."""
+    autoencoder: AutoencoderConfig = AutoencoderConfig(kind="mlp", widths=(256,), code_size=64)
+    """The network whose codes are clustered (unused by `factorised`)."""
+    pretrain_steps: PositiveInt = 100
+    """Autoencoder updates on training and deployment rows together."""
+    pretrain_batch: PositiveInt = 256
+    """Rows per pre-training update."""
+    pretrain_learning_rate: PositiveFloat = 1e-3
+    """Adam step size of pre-training."""
+    norm_weight: NonNegativeFloat = 1e-4
+    """Weight of the mean code norm in pre-training."""
+    head_steps: PositiveInt = 1_000
+    """Updates of the rank-statistics head."""
+    head_batch: PositiveInt = 256
+    """Labelled rows per head update; unlabelled ones in proportion to the sets' sizes."""
+    head_width: PositiveInt = 256
+    """Hidden units of the rank-statistics head."""
+    head_learning_rate: PositiveFloat = 1e-3
+    """Adam step size of the head."""
+    top_u: PositiveInt = 5
+    """U: two rows count as alike when their U strongest code dimensions coincide."""
+    supervised_pairs: bool = True
+    """Add the pairwise term on labelled rows to the cross-entropy ("Cosine + BCE" in the paper, Table 3)."""
+    heads: Literal["linear", "boosted"] = "linear"
+    """Factorised heads: logistic regression or gradient boosting."""
+
+
+class BagConfig(StageConfig):
+    """The bags both players see."""
+
+    n_bags: PositiveInt = 8
+    """Bags drawn from either set at every step."""
+    bag_size: PositiveInt = 16
+    """Rows per bag; a multiple of the number of sources makes every bag exactly balanced."""
+    balancing: Literal["clusters", "none"] = "clusters"
+    """How deployment bags are drawn. (Oracle bags are a separate, loudly named path of the estimator.)"""
+
+
+class DiscriminatorConfig(StageConfig):
+    """The set-classifier h that tells deployment bags from training bags."""
+
+    attention: Literal["gated", "dot-product", "instance"] = "gated"
+    """Pooling over the bag; `instance` judges rows one by one (the ablation)."""
+    hidden_before: tuple[PositiveInt, ...] = (256, 256)
+    """Hidden layers applied to each row."""
+    row_size: PositiveInt = 32
+    """Size of a row's embedding, which the attention pools."""
+    gate_size: PositiveInt = 128
+    """Width of the gated attention."""
+    hidden_after: tuple[PositiveInt, ...] = (256, 256)
+    """Hidden layers applied to the pooled bag."""
+    n_discriminators: PositiveInt = 1
+    """Independent discriminators whose losses are averaged."""
+
+
+class MatchingConfig(StageConfig):
+    """The adversarial game between encoder and bag discriminator (paper, Eq. 7-8)."""
+
+    steps: NonNegativeInt = 1_500
+    """Encoder updates; each sees `n_bags` bags from either set."""
+    discriminator_updates: PositiveInt = 1
+    """Discriminator updates per encoder update."""
+    learning_rate: PositiveFloat = 1e-3
+    """Adam step size of the autoencoder and predictors."""
+    discriminator_learning_rate: PositiveFloat = 1e-3
+    """Adam step size of the discriminator."""
+    decay_from: NonNegativeFloat = 1.0
+    """Fraction of the steps after which step sizes fall linearly to zero; 1 means never."""
+    reconstruction_weight: NonNegativeFloat = 100.0
+    """Weight of the reconstruction error, averaged over the elements of a row."""
+    adversarial_weight: NonNegativeFloat = 1.0
+    """lambda_adv. Zero turns matching off: the ablation, not a bug."""
+    class_weight: NonNegativeFloat = 1.0
+    """lambda_y, of the linear class predictor on z."""
+    subgroup_weight: NonNegativeFloat = 1.0
+    """lambda_s, of the linear subgroup predictor on s~. Unused when training shows a single subgroup."""
+    norm_weight: NonNegativeFloat = 1.0
+    """Weight of the mean norm of z."""
+    adversarial_loss: Literal["minimax", "as-run"] = "minimax"
+    """`minimax`: the encoder ascends the discriminator's loss. `as-run`: the authors' mixture of a non-saturating term
+    on training bags and a saturating one on deployment bags."""
+    stop_gradient: bool = False
+    """Keep the adversarial gradient from deployment codes, so that only training codes move."""
+    side_channel: Literal["raw", "sigmoid", "binary"] = "sigmoid"
+    """What s~ passes through: nothing, a sigmoid, or a sigmoid rounded with a straight-through gradient."""
+    averaging: NonNegativeFloat = 0.995
+    """Decay of the averaged encoder weights that are kept in the end; zero keeps the last ones."""
+
+    @model_validator(mode="after")
+    def _check(self) -> MatchingConfig:
+        if self.averaging >= 1 or self.decay_from > 1:
+            raise ConfigError(
+                f"`averaging` must be below 1 and `decay_from` at most 1, but they are {self.averaging} and "
+                f"{self.decay_from}."
+            )
+        return self
+
+
+class ClassifierConfig(StageConfig):
+    """The classifier y from z."""
+
+    hidden: tuple[PositiveInt, ...] = ()
+    """Hidden layers: none is linear; the paper uses one of 35 units (SELU) on tables."""
+    epochs: PositiveInt = 20
+    """Passes over as many rows as the training set has."""
+    batch_size: PositiveInt = 256
+    """Rows per update."""
+    learning_rate: PositiveFloat = 1e-3
+    """Adam step size."""
+    sampling: Literal["pi", "sources", "plain"] = "pi"
+    """`pi`: classes equal, subgroups equal within them, as in training bags. `sources`: every seen source equal (the
+    authors' Adult runs). `plain`: as the rows are (their Colored MNIST runs)."""
+
+
+class Config(StageConfig):
+    """Every stage's settings."""
+
+    clustering: ClusteringConfig = ClusteringConfig()
+    bags: BagConfig = BagConfig()
+    autoencoder: AutoencoderConfig = AutoencoderConfig()
+    discriminator: DiscriminatorConfig = DiscriminatorConfig()
+    matching: MatchingConfig = MatchingConfig()
+    classifier: ClassifierConfig = ClassifierConfig()

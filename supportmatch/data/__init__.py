@@ -1,0 +1,1 @@
+"""Data: the containers that everything else reads, and the real and synthetic problems."""
