@@ -1,0 +1,272 @@
+"""The min-max game: an encoder that hides where bags come from, and a discriminator that tells.
+
+`match_supports` is the loop. One step draws bags from both sets, encodes them once, lets the discriminator learn from
+the detached codes (`step_discriminator`), and then moves the encoder, decoder and predictors (`step_encoder`).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from supportmatch.bags import DeploymentBags, TrainingBags
+from supportmatch.config import Config, MatchingConfig
+from supportmatch.data.containers import Labeled, TableLayout, Unlabeled
+from supportmatch.errors import ConfigError, DivergedError
+from supportmatch.history import History
+from supportmatch.losses import adversarial_loss, discrimination_loss, norm_penalty, reconstruction_error
+from supportmatch.networks.discriminators import build_discriminator
+from supportmatch.networks.encoders import (
+    SplitCode,
+    build_decoder,
+    build_encoder,
+    join_code,
+    pass_side_channel,
+    side_size,
+    split_code,
+)
+from supportmatch.progress import Report, silent
+from supportmatch.seeding import seeded_initialisation
+from supportmatch.tensors import as_ids, read_rows
+
+
+class EncoderPlayer(nn.Module):
+    """The side of the game that makes codes: encoder f and t, decoder g, predictors l_y and l_s."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: nn.Module | None,
+        *,
+        code_size: int,
+        n_classes: int,
+        n_subgroups: int,
+        side_channel: str,
+    ) -> None:
+        super().__init__()
+        self.side = side_size(n_subgroups)
+        self.side_channel = side_channel
+        if code_size <= self.side:
+            raise ConfigError(
+                f"a code of {code_size} dimensions leaves none for z, because s~ takes {self.side}: use a larger one."
+            )
+        self.encoder = encoder
+        self.decoder = decoder
+        self.class_predictor = nn.Linear(code_size - self.side, n_classes)
+        self.subgroup_predictor = nn.Linear(self.side, n_subgroups)
+
+    @property
+    def z_size(self) -> int:
+        """Dimensions of z."""
+        return self.class_predictor.in_features
+
+    def encode(self, x: Float[Tensor, "rows *features"]) -> SplitCode:
+        """Return z and s~ (after its non-linearity) of each row."""
+        z, side = split_code(self.encoder(x), self.side)
+        return SplitCode(z, pass_side_channel(side, self.side_channel))
+
+    def decode(self, code: SplitCode) -> Float[Tensor, "rows *features"]:
+        """Return the rows that a code stands for."""
+        if self.decoder is None:
+            raise ConfigError("this model was trained without a decoder, so codes cannot be turned back into rows.")
+        rows: Tensor = self.decoder(join_code(*code))
+        return rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What both players see in one step; rows of training bags first, then of deployment bags."""
+
+    x: Float[Tensor, "rows *features"]
+    y: Int[Tensor, " train"]
+    s: Int[Tensor, " train"]
+    n_bags: int
+
+
+@dataclass
+class Game:
+    """The two players, their optimisers and the rules."""
+
+    player: EncoderPlayer
+    discriminator: nn.Module
+    config: MatchingConfig
+    layout: TableLayout | None
+
+    def __post_init__(self) -> None:
+        # Plain parameters only: a user's frozen backbone stays frozen.
+        trainable = [p for p in self.player.parameters() if p.requires_grad]
+        self.player_optimiser = torch.optim.Adam(trainable, lr=self.config.learning_rate, fused=True)
+        self.discriminator_optimiser = torch.optim.Adam(
+            self.discriminator.parameters(), lr=self.config.discriminator_learning_rate, fused=True
+        )
+
+    def set_pace(self, step: int) -> None:
+        """Let both step sizes fall linearly to zero after `decay_from` of the steps."""
+        config = self.config
+        left = 1.0 if config.decay_from == 1 else (1 - step / config.steps) / (1 - config.decay_from)
+        for optimiser, rate in (
+            (self.player_optimiser, config.learning_rate),
+            (self.discriminator_optimiser, config.discriminator_learning_rate),
+        ):
+            optimiser.param_groups[0]["lr"] = rate * min(1.0, left)
+
+
+def step_discriminator(game: Game, z: Float[Tensor, "rows z"], n_bags: int) -> dict[str, float]:
+    """Move the discriminator towards telling the two sets apart; codes are taken as they are."""
+    train_logits, deploy_logits = _judge(game.discriminator, z.detach(), n_bags)
+    loss = discrimination_loss(train_logits, deploy_logits)
+    game.discriminator_optimiser.zero_grad()
+    loss.backward()
+    game.discriminator_optimiser.step()
+    right = torch.cat([train_logits < 0, deploy_logits > 0]).float().mean()
+    return {"discriminator": loss.item(), "discriminator_accuracy": right.item()}
+
+
+def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
+    """Move encoder, decoder and predictors: reconstruct, predict, and hide the origin of bags."""
+    config, player, n_train = game.config, game.player, len(batch.y)
+    z, side = code
+    terms: dict[str, Tensor] = {}
+    if player.decoder is not None:
+        terms["reconstruction"] = reconstruction_error(player.decode(code), batch.x, game.layout)
+    judged = torch.cat([z[:n_train], z[n_train:].detach()]) if config.stop_gradient else z
+    terms["adversarial"] = adversarial_loss(
+        *_judge(game.discriminator, judged, batch.n_bags), kind=config.adversarial_loss
+    )
+    terms["class"] = cross_entropy(player.class_predictor(z[:n_train]), batch.y)
+    terms["subgroup"] = cross_entropy(player.subgroup_predictor(side[:n_train]), batch.s)
+    terms["norm"] = norm_penalty(z)
+    weights = {
+        "reconstruction": config.reconstruction_weight,
+        "adversarial": config.adversarial_weight,
+        "class": config.class_weight,
+        "subgroup": config.subgroup_weight,
+        "norm": config.norm_weight,
+    }
+    total = torch.stack([weights[name] * term for name, term in terms.items() if weights[name]]).sum()
+    game.player_optimiser.zero_grad()
+    total.backward()
+    game.player_optimiser.step()
+    return {"total": total.item(), **{name: term.item() for name, term in terms.items()}}
+
+
+def play_step(game: Game, batch: Batch) -> dict[str, float]:
+    """Encode once, then let both players move."""
+    code = game.player.encode(batch.x)
+    told = step_discriminator(game, code.z, batch.n_bags)
+    return {**told, **step_encoder(game, batch, code)}
+
+
+def match_supports(
+    train: Labeled,
+    deploy: Unlabeled,
+    train_bags: TrainingBags,
+    deploy_bags: DeploymentBags,
+    config: Config,
+    seed: int,
+    *,
+    encoder: nn.Module | None = None,
+    decoder: nn.Module | None = None,
+    report: Report = silent,
+) -> tuple[EncoderPlayer, History]:
+    """Play the game and return the encoder side (averaged weights) and what happened.
+
+    Args:
+        train: The labelled training set.
+        deploy: The unlabelled deployment set.
+        train_bags: Draws training bags.
+        deploy_bags: Draws deployment bags.
+        config: Every stage's settings; `autoencoder`, `discriminator` and `matching` are read.
+        seed: Decides initial weights (bags carry their own seed).
+        encoder: A user's network from rows to flat codes, instead of the built one.
+        decoder: A user's network from codes to rows. A user's encoder without a decoder trains without reconstruction.
+        report: Told about progress.
+    """
+    game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
+    settings, history = config.matching, History()
+    average = deepcopy(game.player)
+    for step in range(settings.steps):
+        game.set_pace(step)
+        for update in range(1, settings.discriminator_updates):
+            extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
+            with torch.no_grad():
+                z = game.player.encode(extra.x).z
+            step_discriminator(game, z, extra.n_bags)
+        values = play_step(game, read_batch(train, deploy, train_bags, deploy_bags, step))
+        _check_finite(values, step)
+        history.append(step, **values)
+        _update_average(average, game.player, settings.averaging, step)
+        report(step + 1, settings.steps)
+    return average.eval(), history
+
+
+def new_game(
+    train: Labeled, config: Config, seed: int, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+) -> Game:
+    """Set up both players with initial weights that depend on the seed alone."""
+    with seeded_initialisation(seed, "matching networks"):
+        if encoder is None:
+            encoder = build_encoder(config.autoencoder, train.feature_shape)
+            decoder = decoder or build_decoder(config.autoencoder, train.feature_shape)
+        player = EncoderPlayer(
+            encoder,
+            decoder,
+            code_size=_code_size(encoder, train),
+            n_classes=train.grid.n_classes,
+            n_subgroups=train.grid.n_subgroups,
+            side_channel=config.matching.side_channel,
+        )
+        discriminator = build_discriminator(player.z_size, config.discriminator)
+    return Game(player, discriminator, config.matching, train.layout)
+
+
+def read_batch(
+    train: Labeled, deploy: Unlabeled, train_bags: TrainingBags, deploy_bags: DeploymentBags, step: int, update: int = 0
+) -> Batch:
+    """Draw the bags of one step (and discriminator update) and read their rows."""
+    train_rows = train_bags.draw(step, update).reshape(-1)
+    deploy_rows = deploy_bags.draw(step, update).reshape(-1)
+    x = torch.cat([read_rows(train, train_rows), read_rows(deploy, deploy_rows)])
+    return Batch(x, as_ids(train.y[train_rows]), as_ids(train.s[train_rows]), train_bags.n_bags)
+
+
+def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) -> tuple[Tensor, Tensor]:
+    """Return the logits of training bags and of deployment bags; both sets have the same number of equal bags."""
+    bags = z.reshape(2, n_bags, -1, z.shape[1])
+    return discriminator(bags[0]), discriminator(bags[1])
+
+
+def _code_size(encoder: nn.Module, train: Labeled) -> int:
+    """Try the encoder on two rows, to learn the size of its codes."""
+    was_training = encoder.training
+    with torch.no_grad():
+        code = encoder.eval()(read_rows(train, np.arange(min(2, len(train)))))
+    encoder.train(was_training)
+    if code.ndim != 2:
+        raise ConfigError(f"an encoder must return flat codes (rows, code), but returned shape {tuple(code.shape)}.")
+    return int(code.shape[1])
+
+
+@torch.no_grad()
+def _update_average(average: EncoderPlayer, current: EncoderPlayer, decay: float, step: int) -> None:
+    """Bias-corrected exponential average: the first step copies, later ones blend."""
+    share = (1 - decay) / (1 - decay ** (step + 1))
+    torch._foreach_lerp_(list(average.parameters()), list(current.parameters()), share)
+    for kept, buffer in zip(average.buffers(), current.buffers(), strict=True):
+        kept.copy_(buffer)
+
+
+def _check_finite(values: dict[str, float], step: int) -> None:
+    broken = [name for name, value in values.items() if not isfinite(value)]
+    if broken:
+        raise DivergedError(
+            f"matching diverged at step {step}: {', '.join(broken)} is not finite. Lower `learning_rate` and "
+            "`discriminator_learning_rate`, or raise `norm_weight`; check that features are on an ordinary scale."
+        )
