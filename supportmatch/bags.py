@@ -31,11 +31,13 @@ class TrainingBags:
     n_bags: int
     bag_size: int
     seed: int
+    purpose: str = "training bags"
+    """Names the stream of random numbers."""
 
     @classmethod
-    def of(cls, train: Labeled, n_bags: int, bag_size: int, seed: int) -> TrainingBags:
+    def of(cls, train: Labeled, n_bags: int, bag_size: int, seed: int, purpose: str = "training bags") -> TrainingBags:
         """Return the sampler of a training set."""
-        return cls(train.source_ids, train.support, n_bags, bag_size, seed)
+        return cls(train.source_ids, train.support, n_bags, bag_size, seed, purpose)
 
     @cached_property
     def _rows(self) -> _RowsByGroup:
@@ -54,7 +56,7 @@ class TrainingBags:
     def draw(self, step: int, update: int = 0) -> Ids:
         """Return row indices, bags x slots, of one step (and of one of its discriminator updates)."""
         grid = self.support.grid
-        rng = stream(self.seed, "training bags", step, update)
+        rng = stream(self.seed, self.purpose, step, update)
         sources = _balanced_cells(self.n_bags, self.bag_size, grid.n_classes, grid.n_subgroups, rng)
         missing = ~self.support.table.reshape(-1)[sources]
         table, n_seen = self._substitutes
@@ -71,6 +73,8 @@ class GroupedBags:
     n_bags: int
     bag_size: int
     seed: int
+    purpose: str = "deployment bags"
+    """Names the stream of random numbers."""
 
     @cached_property
     def _rows(self) -> _RowsByGroup:
@@ -79,7 +83,7 @@ class GroupedBags:
 
     def draw(self, step: int, update: int = 0) -> Ids:
         """Return row indices, bags x slots, of one step (and of one of its discriminator updates)."""
-        rng = stream(self.seed, "deployment bags", step, update)
+        rng = stream(self.seed, self.purpose, step, update)
         return self._rows.draw(_balanced_cells(self.n_bags, self.bag_size, len(self._rows.sizes), 1, rng), rng)
 
 
@@ -91,10 +95,12 @@ class PlainBags:
     n_bags: int
     bag_size: int
     seed: int
+    purpose: str = "deployment bags"
+    """Names the stream of random numbers."""
 
     def draw(self, step: int, update: int = 0) -> Ids:
         """Return row indices, bags x slots, of one step (and of one of its discriminator updates)."""
-        rng = stream(self.seed, "deployment bags", step, update)
+        rng = stream(self.seed, self.purpose, step, update)
         n_slots = self.n_bags * self.bag_size
         rows = rng.choice(self.n_rows, n_slots, replace=n_slots > self.n_rows)
         return rows.reshape(self.n_bags, self.bag_size)

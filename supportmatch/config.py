@@ -107,15 +107,15 @@ class DiscriminatorConfig(StageConfig):
 class MatchingConfig(StageConfig):
     """The adversarial game between encoder and bag discriminator (paper, Eq. 7-8)."""
 
-    steps: NonNegativeInt = 1_500
+    steps: NonNegativeInt = 1_200
     """Encoder updates; each sees `n_bags` bags from either set."""
     discriminator_updates: PositiveInt = 1
     """Discriminator updates per encoder update."""
-    learning_rate: PositiveFloat = 1e-3
+    learning_rate: PositiveFloat = 2e-3
     """Adam step size of the autoencoder and predictors."""
     discriminator_learning_rate: PositiveFloat = 1e-3
     """Adam step size of the discriminator."""
-    decay_from: NonNegativeFloat = 1.0
+    decay_from: NonNegativeFloat = 0.5
     """Fraction of the steps after which step sizes fall linearly to zero; 1 means never."""
     reconstruction_weight: NonNegativeFloat = 100.0
     """Weight of the reconstruction error, averaged over the elements of a row."""
@@ -152,7 +152,7 @@ class ClassifierConfig(StageConfig):
 
     hidden: tuple[PositiveInt, ...] = ()
     """Hidden layers: none is linear; the paper uses one of 35 units (SELU) on tables."""
-    epochs: PositiveInt = 20
+    epochs: PositiveInt = 60
     """Passes over as many rows as the training set has."""
     batch_size: PositiveInt = 256
     """Rows per update."""
@@ -172,3 +172,121 @@ class Config(StageConfig):
     discriminator: DiscriminatorConfig = DiscriminatorConfig()
     matching: MatchingConfig = MatchingConfig()
     classifier: ClassifierConfig = ClassifierConfig()
+
+
+_LEAN_TABLE = AutoencoderConfig(kind="mlp", widths=(), code_size=35, activation="selu", activate_input=True)
+_LEAN_TABLE_DISCRIMINATOR = DiscriminatorConfig(hidden_before=(32,), row_size=32, gate_size=32, hidden_after=())
+_PAPER_CONV = AutoencoderConfig(widths=(16, 32, 64, 128), code_size=128, level_depth=2)
+_PAPER_RANKS = ClusteringConfig(
+    method="rank-statistics",
+    autoencoder=_PAPER_CONV,
+    pretrain_steps=6_900,  # 150 epochs of 11,800 rows
+    pretrain_learning_rate=3e-4,
+    head_steps=1_600,  # 100 epochs
+)
+_PAPER_MNIST = MatchingConfig(
+    steps=8_000,
+    learning_rate=3e-4,
+    discriminator_learning_rate=3e-4,
+    adversarial_weight=0.1,
+    adversarial_loss="as-run",
+    side_channel="raw",
+    decay_from=1.0,
+    averaging=0.0,
+)
+
+PRESETS: dict[str, Config] = {
+    "images": Config(),
+    "tables": Config(
+        clustering=ClusteringConfig(method="factorised"),
+        bags=BagConfig(n_bags=32, bag_size=8),
+        autoencoder=_LEAN_TABLE,
+        discriminator=_LEAN_TABLE_DISCRIMINATOR,
+        matching=MatchingConfig(
+            steps=1_500,
+            learning_rate=1e-3,
+            decay_from=1.0,
+            reconstruction_weight=1.0,
+            class_weight=0.0,
+            subgroup_weight=0.0,
+            norm_weight=0.0,
+            adversarial_loss="as-run",
+            stop_gradient=True,
+            side_channel="raw",
+        ),
+    ),
+    "paper-cmnist-sb": Config(
+        clustering=_PAPER_RANKS,
+        bags=BagConfig(n_bags=1, bag_size=256),
+        autoencoder=_PAPER_CONV,
+        matching=_PAPER_MNIST,
+        classifier=ClassifierConfig(sampling="plain"),
+    ),
+    "paper-cmnist-ms": Config(
+        clustering=_PAPER_RANKS,
+        bags=BagConfig(n_bags=32, bag_size=8),
+        autoencoder=_PAPER_CONV,
+        discriminator=DiscriminatorConfig(n_discriminators=3),
+        matching=_PAPER_MNIST.model_copy(update={"side_channel": "binary"}),
+        classifier=ClassifierConfig(sampling="plain"),
+    ),
+    "paper-cmnist-3digit": Config(
+        clustering=_PAPER_RANKS,
+        bags=BagConfig(n_bags=4, bag_size=64),
+        autoencoder=_PAPER_CONV,
+        discriminator=DiscriminatorConfig(attention="dot-product", n_discriminators=10),
+        matching=_PAPER_MNIST.model_copy(update={"steps": 12_000}),
+        classifier=ClassifierConfig(sampling="plain"),
+    ),
+    "paper-adult": Config(
+        clustering=ClusteringConfig(
+            method="rank-statistics",
+            autoencoder=_LEAN_TABLE,
+            pretrain_steps=900,  # 100 epochs of 35,509 rows in batches of 4,000
+            pretrain_batch=4_000,
+            norm_weight=0.01,
+            head_steps=1_500,  # 300 epochs
+            head_batch=4_000,
+            head_width=30,
+        ),
+        bags=BagConfig(n_bags=64, bag_size=8),
+        autoencoder=_LEAN_TABLE,
+        discriminator=_LEAN_TABLE_DISCRIMINATOR.model_copy(update={"gate_size": 128}),
+        matching=MatchingConfig(
+            steps=5_000,
+            learning_rate=1e-3,
+            decay_from=1.0,
+            discriminator_updates=3,
+            discriminator_learning_rate=3e-4,
+            reconstruction_weight=1.0,
+            class_weight=0.0,
+            subgroup_weight=0.0,
+            norm_weight=0.0,
+            adversarial_loss="as-run",
+            stop_gradient=True,
+            side_channel="raw",
+            averaging=0.0,
+        ),
+        classifier=ClassifierConfig(sampling="sources"),
+    ),
+}
+"""`images` and `tables` are the defaults, tuned for two CPU cores. `paper-...` are the authors' settings as they were
+run for the figures, which differ from the paper's own table (see docs/deviations.md)."""
+
+
+def preset(name: str) -> Config:
+    """Return a named configuration.
+
+    >>> preset("paper-cmnist-sb").matching.steps
+    8000
+    """
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def default_config(*, images: bool, n_sources: int) -> Config:
+    """Return the default for this kind of rows, with a bag size that every source divides."""
+    config = PRESETS["images" if images else "tables"]
+    size = n_sources * max(1, round(config.bags.bag_size / n_sources))
+    return config.model_copy(update={"bags": config.bags.model_copy(update={"bag_size": size})})

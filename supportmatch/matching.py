@@ -34,7 +34,7 @@ from supportmatch.networks.encoders import (
 )
 from supportmatch.progress import Report, silent
 from supportmatch.seeding import seeded_initialisation
-from supportmatch.tensors import as_ids, read_rows
+from supportmatch.tensors import as_ids, read_rows, threads_for
 
 
 class EncoderPlayer(nn.Module):
@@ -192,18 +192,19 @@ def match_supports(
     game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
     settings, history = config.matching, History()
     average = deepcopy(game.player)
-    for step in range(settings.steps):
-        game.set_pace(step)
-        for update in range(1, settings.discriminator_updates):
-            extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
-            with torch.no_grad():
-                z = game.player.encode(extra.x).z
-            step_discriminator(game, z, extra.n_bags)
-        values = play_step(game, read_batch(train, deploy, train_bags, deploy_bags, step))
-        _check_finite(values, step)
-        history.append(step, **values)
-        _update_average(average, game.player, settings.averaging, step)
-        report(step + 1, settings.steps)
+    with threads_for(train):
+        for step in range(settings.steps):
+            game.set_pace(step)
+            for update in range(1, settings.discriminator_updates):
+                extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
+                with torch.no_grad():
+                    z = game.player.encode(extra.x).z
+                step_discriminator(game, z, extra.n_bags)
+            values = play_step(game, read_batch(train, deploy, train_bags, deploy_bags, step))
+            _check_finite(values, step)
+            history.append(step, **values)
+            _update_average(average, game.player, settings.averaging, step)
+            report(step + 1, settings.steps)
     return average.eval(), history
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,22 @@ def iterate_rows(rows: Rows, batch_size: int = 1_024) -> Iterator[Tensor]:
     """Yield all rows in order, as float batches."""
     for start in range(0, len(rows), batch_size):
         yield read_rows(rows, slice(start, start + batch_size))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use a single thread inside the block: for small networks waiting for a second one costs more than it brings."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(rows: Rows) -> AbstractContextManager[None]:
+    """Return the block to train in: all threads for images, one for tables and codes."""
+    return nullcontext() if rows.is_images else one_thread()
 
 
 def as_ids(ids: NDArray[Any]) -> Tensor:

@@ -92,6 +92,7 @@ class Rows:
         return self.x.shape[1:]
 
 
+@dataclass(frozen=True, eq=False)
 class Unlabeled(Rows):
     """Rows without any label: what the deployment set is made of."""
 

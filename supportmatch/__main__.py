@@ -1,0 +1,5 @@
+"""`python -m supportmatch`."""
+
+from supportmatch.cli import main
+
+main()

@@ -1,0 +1,162 @@
+"""Model folders: weights as safetensors, everything else as JSON, no pickle.
+
+A folder is written beside its final name and renamed, so it is complete or absent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from supportmatch.classifier import build_classifier
+from supportmatch.config import Config
+from supportmatch.data.inputs import FeatureReader
+from supportmatch.data.tables import TableEncoder
+from supportmatch.errors import ConfigError, ModelFileError
+from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.history import History
+from supportmatch.matching import EncoderPlayer
+from supportmatch.networks.encoders import build_decoder, build_encoder
+from supportmatch.sources import SourceGrid
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SCHEMA = 1
+WEIGHTS, MODEL, HISTORY = "model.safetensors", "model.json", "history.jsonl"
+
+
+def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: bool = False) -> None:
+    """Write a fitted estimator; an existing folder is refused unless `overwrite` is set."""
+    encoder = model.reader_.table_encoder
+    description = {
+        "schema": SCHEMA,
+        "supportmatch": version("supportmatch"),
+        "config": model.config_.model_dump(mode="json"),
+        "grid": asdict(model.grid_),
+        "feature_shape": model.feature_shape_,
+        "table_encoder": encoder.to_json() if encoder else None,
+        "own_encoder": model.encoder is not None,
+        "own_decoder": model.decoder is not None,
+        "code_size": model.encoder_.z_size + model.encoder_.side,
+        "random_state": model.random_state,
+        "audit": model.audit_.to_json() if hasattr(model, "audit_") else None,
+    }
+    weights: dict[str, Tensor] = {}
+    for part, network in (("encoder", model.encoder_), ("classifier", model.classifier_)):
+        weights |= {f"{part}.{name}": value.contiguous() for name, value in network.state_dict().items()}
+    with new_folder(folder, overwrite=overwrite) as draft:
+        save_file(weights, draft / WEIGHTS)
+        (draft / MODEL).write_text(json.dumps(description, indent=1), encoding="utf-8")
+        (draft / HISTORY).write_text(model.history_.to_jsonl(), encoding="utf-8")
+
+
+def load_model(
+    folder: Path, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+) -> SupportMatchingClassifier:
+    """Read what `save_model` wrote. A model with a user's own encoder or decoder needs them passed again."""
+    description = _read_description(folder)
+    try:
+        config = Config.model_validate(description["config"])
+        grid = SourceGrid(tuple(description["grid"]["classes"]), tuple(description["grid"]["subgroups"]))
+        shape = tuple(int(size) for size in description["feature_shape"])
+        table = description["table_encoder"]
+        own_encoder, own_decoder = bool(description["own_encoder"]), bool(description["own_decoder"])
+        code_size, seed = int(description["code_size"]), int(description["random_state"])
+    except (KeyError, TypeError, ValidationError) as error:
+        raise ModelFileError(f"{folder / MODEL} is not a model description ({error}): save the model again.") from error
+    if own_encoder != (encoder is not None) or own_decoder != (decoder is not None):
+        raise ConfigError(
+            f"the model was saved {'with' if own_encoder else 'without'} an encoder and "
+            f"{'with' if own_decoder else 'without'} a decoder of your own: pass the same networks to `load`."
+        )
+    model = SupportMatchingClassifier(
+        subgroup_names=grid.subgroups,
+        class_names=grid.classes,
+        config=config,
+        encoder=encoder,
+        decoder=decoder,
+        random_state=seed,
+    )
+    f = encoder if encoder is not None else build_encoder(config.autoencoder, shape)
+    g = decoder if own_encoder or own_decoder else build_decoder(config.autoencoder, shape)
+    player = EncoderPlayer(
+        f,
+        g,
+        code_size=code_size,
+        n_classes=grid.n_classes,
+        n_subgroups=grid.n_subgroups,
+        side_channel=config.matching.side_channel,
+    )
+    classifier = build_classifier(player.z_size, grid.n_classes, config.classifier)
+    _load_weights(folder / WEIGHTS, {"encoder": player, "classifier": classifier})
+    model.encoder_, model.classifier_ = player.eval(), classifier.eval()
+    model.reader_ = FeatureReader(TableEncoder.from_json(table) if table else None)
+    model.config_, model.grid_, model.feature_shape_ = config, grid, shape
+    model.classes_, model.n_features_in_ = np.array(grid.classes), int(np.prod(shape))
+    with (folder / HISTORY).open(encoding="utf-8") as lines:
+        model.history_ = History.from_jsonl(lines)
+    return model
+
+
+@contextmanager
+def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a draft folder that takes its final name when the block ends well, and vanishes when it does not."""
+    if folder.exists() and not overwrite:
+        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield draft
+        draft.chmod(0o755)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+            os.replace(folder, old)
+            os.replace(draft, folder)
+            shutil.rmtree(old)
+        else:
+            os.replace(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    lacking = [name for name in (MODEL, WEIGHTS, HISTORY) if not (folder / name).is_file()]
+    if lacking:
+        raise ModelFileError(f"{folder} is not a model folder, it lacks {', '.join(lacking)}: check the path.")
+    try:
+        description = json.loads((folder / MODEL).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelFileError(f"{folder / MODEL} is not JSON ({error}): restore the file.") from error
+    if not isinstance(description, dict) or description.get("schema") != SCHEMA:
+        seen = description.get("schema") if isinstance(description, dict) else None
+        raise ModelFileError(
+            f"{folder / MODEL} has schema {seen!r}, but this version reads {SCHEMA}: load it with the version that "
+            "wrote it."
+        )
+    return description
+
+
+def _load_weights(path: Path, networks: dict[str, nn.Module]) -> None:
+    try:
+        weights = load_file(path)
+        for part, network in networks.items():
+            prefix = f"{part}."
+            own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+            network.load_state_dict(own)
+    except (SafetensorError, RuntimeError) as error:
+        raise ModelFileError(f"{path} does not hold this model's weights ({error}): restore the file.") from error

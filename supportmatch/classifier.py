@@ -1,0 +1,103 @@
+"""The classifier y from z, and the training loop that comparisons share with it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from supportmatch.bags import GroupedBags, PlainBags, TrainingBags
+from supportmatch.config import ClassifierConfig
+from supportmatch.data.containers import Labeled, Rows
+from supportmatch.matching import EncoderPlayer
+from supportmatch.networks.backbones import build_backbone
+from supportmatch.progress import Report, silent
+from supportmatch.seeding import seeded_initialisation
+from supportmatch.tensors import as_ids, iterate_rows, read_rows, threads_for
+
+
+class Standardise(nn.Module):
+    """Shift and scale codes to mean 0 and deviation 1 as seen in training, so that step sizes need no tuning."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def adapt(self, z: Float[Tensor, "rows z"]) -> None:
+        """Learn mean and deviation; constant dimensions keep their scale."""
+        self.mean.copy_(z.mean(dim=0))
+        deviation = z.std(dim=0, correction=0)
+        self.scale.copy_(torch.where(deviation > 1e-6, deviation, 1.0))
+
+    def forward(self, z: Float[Tensor, "rows z"]) -> Float[Tensor, "rows z"]:
+        """Standardise."""
+        return (z - self.mean) / self.scale
+
+
+def fit_classifier(
+    player: EncoderPlayer, train: Labeled, config: ClassifierConfig, seed: int, report: Report = silent
+) -> nn.Sequential:
+    """Train the classifier on z of the training set, with samples balanced like Pi unless told otherwise."""
+    z = transform_rows(player, train)
+    network = build_classifier(z.shape[1], train.grid.n_classes, config, seed)
+    standardise = network[0]
+    assert isinstance(standardise, Standardise)
+    standardise.adapt(torch.from_numpy(z))
+    codes = Labeled(z, y=train.y, s=train.s, grid=train.grid)
+    return train_network(network, codes, config, seed, report)
+
+
+def build_classifier(z_size: int, n_classes: int, config: ClassifierConfig, seed: int = 0) -> nn.Sequential:
+    """Return the untrained classifier: standardise, then linear or an MLP."""
+    with seeded_initialisation(seed, "classifier"):
+        return nn.Sequential(Standardise(z_size), *build_backbone((z_size,), n_classes, config.hidden))
+
+
+def train_network(
+    network: nn.Sequential, train: Labeled, config: ClassifierConfig, seed: int, report: Report = silent
+) -> nn.Sequential:
+    """Minimise cross-entropy over balanced batches with Adam; an epoch is as many rows as the training set has."""
+    batches = _batches(train, config, seed)
+    n_steps = config.epochs * ceil(len(train) / config.batch_size)
+    optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
+    network.train()
+    with threads_for(train):
+        for step in range(n_steps):
+            rows = batches.draw(step).reshape(-1)
+            loss = cross_entropy(network(read_rows(train, rows)), as_ids(train.y[rows]))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            report(step + 1, n_steps)
+    return network.eval()
+
+
+@torch.no_grad()
+def transform_rows(player: EncoderPlayer, rows: Rows) -> NDArray[np.float32]:
+    """Return z of every row."""
+    return np.concatenate([player.encode(batch).z.numpy() for batch in iterate_rows(rows)])
+
+
+@torch.no_grad()
+def predict_rows(network: nn.Module, rows: Rows) -> NDArray[np.float64]:
+    """Return class probabilities of every row (of codes or of raw features, whichever the network reads)."""
+    probabilities = [network(batch).double().softmax(dim=1).numpy() for batch in iterate_rows(rows)]
+    return np.concatenate(probabilities)
+
+
+def _batches(train: Labeled, config: ClassifierConfig, seed: int) -> TrainingBags | GroupedBags | PlainBags:
+    size, purpose = config.batch_size, "classifier batches"
+    if config.sampling == "pi":
+        return TrainingBags.of(train, 1, size, seed, purpose)
+    if config.sampling == "sources":
+        return GroupedBags(train.source_ids, 1, size, seed, purpose)
+    return PlainBags(len(train), 1, size, seed, purpose)

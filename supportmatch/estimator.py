@@ -1,0 +1,194 @@
+"""`SupportMatchingClassifier`: the figure of the paper as `fit()`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from supportmatch.audit import audit_sources
+from supportmatch.bags import DeploymentBags, GroupedBags, PlainBags, TrainingBags, describe_balance
+from supportmatch.classifier import fit_classifier, predict_rows, transform_rows
+from supportmatch.clustering import cluster_deployment
+from supportmatch.config import Config, default_config, preset
+from supportmatch.data.containers import Labeled, Rows, Unlabeled
+from supportmatch.data.inputs import FeatureReader, Features
+from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
+from supportmatch.matching import match_supports
+from supportmatch.progress import progress_bar
+from supportmatch.sources import Ids, Label
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Names = Sequence[Label] | NDArray[Any]
+
+_NO_SUBGROUPS = ("given", "not given")
+"""Stands for the declared subgroups when `fit(X, y)` is called without any."""
+
+
+class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier for subgroups that the labels never showed.
+
+    Fit it on labelled rows, their subgroups, and unlabelled rows from where it will be used. `predict` then needs rows
+    alone. Everything in between stays on the object: `audit_`, `clusters_`, `history_`, `encoder_`, `classifier_`.
+
+    Args:
+        subgroup_names: Every subgroup expected at deployment, also those without training rows. By default those that
+            occur in training, which is wrong if a whole subgroup is missing.
+        class_names: Every class; by default those that occur in training.
+        config: "auto" (by the kind of rows), the name of a preset, or a `Config`.
+        encoder: Your own network from rows to flat codes (rows, code), instead of the built one.
+        decoder: Your own network from codes to rows. An encoder of yours without one trains without reconstruction.
+        random_state: The seed. The same seed, software and machine give the same model.
+        verbose: Show progress.
+    """
+
+    def __init__(
+        self,
+        *,
+        subgroup_names: Sequence[Label] | None = None,
+        class_names: Sequence[Label] | None = None,
+        config: str | Config = "auto",
+        encoder: nn.Module | None = None,
+        decoder: nn.Module | None = None,
+        random_state: int = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.subgroup_names = subgroup_names
+        self.class_names = class_names
+        self.config = config
+        self.encoder = encoder
+        self.decoder = decoder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: Features, y: Names, subgroup: Names | None = None, X_deploy: Features | None = None
+    ) -> SupportMatchingClassifier:
+        """Cluster the deployment rows, match supports, and train the classifier.
+
+        Args:
+            X: Labelled rows: a DataFrame, a 2-D array, or images (rows, channels, height, width).
+            y: Their classes.
+            subgroup: Their subgroups.
+            X_deploy: Unlabelled rows. Without them (or without subgroups) nothing can be matched: an ordinary
+                autoencoder and classifier are trained, and a warning says so.
+        """
+        if subgroup is None or X_deploy is None:
+            return self._fit_without_matching(X, y, subgroup)
+        train, deploy = self._read(X, y, subgroup, X_deploy)
+        if self.config_.bags.balancing == "none":
+            return self._fit_stages(train, deploy, None)
+        with progress_bar("clustering", enabled=self.verbose) as report:
+            self.clusters_ = cluster_deployment(train, deploy, self.config_.clustering, self.random_state, report)
+        return self._fit_stages(train, deploy, self.clusters_.ids)
+
+    def fit_with_oracle_bags(
+        self, X: Features, y: Names, subgroup: Names, X_deploy: Features, *, y_deploy: Names, subgroup_deploy: Names
+    ) -> SupportMatchingClassifier:
+        """Fit with deployment bags balanced by *true* labels: an upper bound for experiments, never a result.
+
+        The labels of deployment rows are used for drawing bags and for nothing else.
+        """
+        train, deploy = self._read(X, y, subgroup, X_deploy)
+        true_sources = train.grid.source_ids(train.grid.class_ids(y_deploy), train.grid.subgroup_ids(subgroup_deploy))
+        if len(true_sources) != len(deploy):
+            raise ShapeError(f"there are {len(deploy)} deployment rows but {len(true_sources)} oracle labels.")
+        return self._fit_stages(train, deploy, true_sources)
+
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+        """Return class probabilities, rows x classes in the order of `classes_`."""
+        z = self.transform(X)
+        return predict_rows(self.classifier_, Rows(z))
+
+    def predict(self, X: Features) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        names: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return names
+
+    def transform(self, X: Features) -> NDArray[np.float32]:
+        """Return z, the representation that the classifier sees."""
+        check_is_fitted(self, "classifier_")
+        return transform_rows(self.encoder_, self.reader_.read(X, self.feature_shape_, "new"))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted model to a folder: safetensors and JSON, complete or not at all."""
+        from supportmatch.checkpoint import save_model
+
+        check_is_fitted(self, "classifier_")
+        save_model(self, Path(folder), overwrite=overwrite)
+
+    def _fit_without_matching(self, X: Features, y: Names, subgroup: Names | None) -> SupportMatchingClassifier:
+        lacking = "`X_deploy`" if subgroup is not None else "`subgroup` or without `X_deploy`"
+        warnings.warn(
+            f"fit was called without {lacking}, so supports are not matched: this is an ordinary classifier, and says "
+            "nothing about sources that training lacks. Pass `subgroup` and `X_deploy` to match.",
+            SupportMatchWarning,
+            stacklevel=3,
+        )
+        names = self.subgroup_names if subgroup is not None else _NO_SUBGROUPS
+        given = subgroup if subgroup is not None else np.full(len(np.asarray(y)), _NO_SUBGROUPS[0])
+        self.reader_ = FeatureReader.fit(X)
+        train = self.reader_.read_labeled(X, y, given, subgroup_names=names, class_names=self.class_names)
+        self.config_ = self._resolve(train)
+        settings = self.config_.matching.model_copy(update={"adversarial_weight": 0.0, "subgroup_weight": 0.0})
+        self.config_ = self.config_.model_copy(update={"matching": settings})
+        return self._fit_stages(train, Unlabeled(train.x, train.layout), None)
+
+    def _read(self, X: Features, y: Names, subgroup: Names, X_deploy: Features) -> tuple[Labeled, Unlabeled]:
+        """Pass the gate and settle the configuration."""
+        self.reader_ = FeatureReader.fit(X, X_deploy)
+        train = self.reader_.read_labeled(
+            X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names
+        )
+        self.config_ = self._resolve(train)
+        # One bag must not consist of repetitions, and every source needs a few rows to be found at all.
+        min_rows = max(self.config_.bags.bag_size, 10 * train.grid.n_sources)
+        deploy = self.reader_.read_unlabeled(X_deploy, train, "deployment", min_rows)
+        self.audit_ = audit_sources(train, deploy)
+        return train, deploy
+
+    def _fit_stages(self, train: Labeled, deploy: Unlabeled, groups: Ids | None) -> SupportMatchingClassifier:
+        """Draw bags, match supports, train the classifier."""
+        bags, seed = self.config_.bags, self.random_state
+        train_bags = TrainingBags.of(train, bags.n_bags, bags.bag_size, seed)
+        deploy_bags: DeploymentBags = PlainBags(len(deploy), bags.n_bags, bags.bag_size, seed)
+        self.bag_notes_ = [describe_balance(bags.bag_size, train.grid.n_sources, "training sources")]
+        if groups is not None:
+            deploy_bags = GroupedBags(groups, bags.n_bags, bags.bag_size, seed)
+            self.bag_notes_.append(describe_balance(bags.bag_size, len(np.unique(groups)), "deployment groups"))
+        with progress_bar("matching", enabled=self.verbose) as report:
+            self.encoder_, self.history_ = match_supports(
+                train,
+                deploy,
+                train_bags,
+                deploy_bags,
+                self.config_,
+                seed,
+                encoder=self.encoder,
+                decoder=self.decoder,
+                report=report,
+            )
+        with progress_bar("classifier", enabled=self.verbose) as report:
+            self.classifier_ = fit_classifier(self.encoder_, train, self.config_.classifier, seed, report)
+        self.grid_ = train.grid
+        self.classes_ = np.array(train.grid.classes)
+        self.feature_shape_ = train.feature_shape
+        self.n_features_in_ = int(np.prod(train.feature_shape))
+        return self
+
+    def _resolve(self, train: Labeled) -> Config:
+        if isinstance(self.config, Config):
+            return self.config
+        if self.config == "auto":
+            return default_config(images=train.is_images, n_sources=train.grid.n_sources)
+        if not isinstance(self.config, str):
+            raise ConfigError(f"`config` must be 'auto', a preset's name or a Config, but is {self.config!r}.")
+        return preset(self.config)
