@@ -18,12 +18,13 @@ from supportmatch.baselines.erm import ErmClassifier
 from supportmatch.checkpoint import new_folder
 from supportmatch.clustering import Clusters
 from supportmatch.clustering.quality import cluster_quality
+from supportmatch.data.containers import Labeled
 from supportmatch.data.inputs import FeatureReader
 from supportmatch.data.problems import Problem, load_problem
 from supportmatch.errors import SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.metrics import Evaluation, evaluate
-from supportmatch.report.figures import figure_accuracy, figure_history, figure_reconstructions
+from supportmatch.report.figures import figure_accuracy, figure_history, figure_reconstructions, figure_sources
 from supportmatch.sources import Support
 
 METHODS = ("erm", "complete-support", "support-matching")
@@ -75,7 +76,7 @@ def _run(setting: str, seed: int, draft: Path | None) -> dict[str, Any]:
         "methods": results,
     }
     if draft is not None:
-        _draw(problem, matching, evaluations, draft)
+        _draw(problem, train, matching, evaluations, draft)
         (draft / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
         matching.save(draft / "model")
     return result
@@ -94,7 +95,13 @@ def _score_clusters(problem: Problem, clusters: Clusters, support: Support) -> d
     return cluster_quality(clusters.ids, sources, support).to_json()
 
 
-def _draw(problem: Problem, model: SupportMatchingClassifier, evaluations: dict[str, Evaluation], folder: Path) -> None:
+def _draw(
+    problem: Problem,
+    train: Labeled,
+    model: SupportMatchingClassifier,
+    evaluations: dict[str, Evaluation],
+    folder: Path,
+) -> None:
     missing = frozenset(model.audit_.missing)
     figure_accuracy(evaluations, missing).savefig(folder / "accuracy.png", dpi=150)
     figure_history(model.history_).savefig(folder / "history.png", dpi=150)
@@ -106,6 +113,7 @@ def _draw(problem: Problem, model: SupportMatchingClassifier, evaluations: dict[
             subgroup_names=problem.subgroup_names,
             class_names=problem.class_names,
         )
+        figure_sources(train, rows).savefig(folder / "sources.png", dpi=150)
         figure_reconstructions(model.encoder_, rows, missing).savefig(folder / "reconstructions.png", dpi=150)
 
 

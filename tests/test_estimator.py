@@ -222,7 +222,7 @@ def test_each_mistake_has_its_own_error_and_says_what_to_do(
 
 
 def test_new_rows_must_look_like_the_training_rows(fitted: SupportMatchingClassifier) -> None:
-    with pytest.raises(FeatureMismatchError, match="new table .* lacks column 'x5'"):
+    with pytest.raises(FeatureMismatchError, match=r"new table .* lacks column 'x5'"):
         fitted.predict(X_TEST[:, :5])
     with pytest.raises(NotFiniteError, match="new table"):
         fitted.predict(np.full_like(X_TEST, np.nan))

@@ -37,7 +37,9 @@ N_FEATURES = 6
 TINY = Config(
     autoencoder=AutoencoderConfig(kind="mlp", widths=(8,), code_size=4),
     discriminator=DiscriminatorConfig(hidden_before=(8,), row_size=4, gate_size=4, hidden_after=()),
-    matching=MatchingConfig(steps=4, averaging=0.9),
+    matching=MatchingConfig(
+        steps=4, learning_rate=1e-3, discriminator_learning_rate=1e-3, decay_from=1.0, averaging=0.9
+    ),
 )
 
 
@@ -111,6 +113,7 @@ def weights_after_every_step(config: Config) -> list[list[np.ndarray]]:
     game, bags = new_game(SOURCES.train, config, 0), bags_of(SOURCES.train)
     steps = []
     for step in range(config.matching.steps):
+        game.set_pace(step)
         play_step(game, read_batch(SOURCES.train, SOURCES.deploy, *bags, step))
         steps.append([p.detach().double().numpy().copy() for p in game.player.parameters()])
     return steps
@@ -176,7 +179,7 @@ def rates(game: Game) -> tuple[float, float]:
     return game.player_optimiser.param_groups[0]["lr"], game.discriminator_optimiser.param_groups[0]["lr"]
 
 
-def test_step_sizes_are_constant_by_default() -> None:
+def test_step_sizes_are_constant_when_they_decay_from_the_end() -> None:
     game = new_game(SOURCES.train, settings(steps=10), 0)
     for step in range(10):
         game.set_pace(step)
@@ -235,8 +238,8 @@ def test_a_users_encoder_and_decoder_train_with_reconstruction() -> None:
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_an_encoder_that_no_term_can_move_is_refused(frozen: bool) -> None:
-    weight = 1.0 if frozen else 0.0
-    config = settings(adversarial_weight=weight, class_weight=0.0, subgroup_weight=0.0, norm_weight=weight)
+    norm_weight = 1.0 if frozen else 0.0
+    config = settings(adversarial_weight=0.0, class_weight=0.0, subgroup_weight=0.0, norm_weight=norm_weight)
     with pytest.raises(ConfigError):
         play(config, encoder=own_encoder().requires_grad_(not frozen))
 
@@ -310,6 +313,7 @@ LEARNING = Config(
         steps=200,
         learning_rate=2e-3,
         discriminator_learning_rate=4e-3,
+        decay_from=1.0,
         reconstruction_weight=1.0,
         norm_weight=0.1,
         averaging=0.98,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from supportmatch.config import ClusteringConfig
 from supportmatch.data.containers import Labeled, Unlabeled
-from supportmatch.errors import ConfigError, SupportMatchWarning
+from supportmatch.errors import ConfigError, SupportMatchWarning, TooFewDeploymentRowsError
 from supportmatch.sources import Ids, Support
 
 __all__ = ["Clusters", "cluster_deployment", "plan_clusters", "smallest_healthy_size"]
@@ -96,6 +96,11 @@ def cluster_deployment(
         missing source that was not found, and bags drawn from it repeat a handful of rows.
     """
     cluster_ids = plan_clusters(train.support, config.n_clusters)
+    if len(deploy) < len(cluster_ids):
+        raise TooFewDeploymentRowsError(
+            f"the deployment set has {len(deploy)} rows, fewer than the {len(cluster_ids)} clusters it is divided "
+            "into: collect more unlabelled rows."
+        )
     columns, probabilities = _run_method(train, deploy, config, cluster_ids, seed, report or (lambda done, total: None))
     clusters = Clusters(np.array(cluster_ids)[columns], cluster_ids, probabilities, config.method)
     _warn_of_dying_clusters(clusters, train.support)

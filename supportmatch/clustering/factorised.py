@@ -29,7 +29,6 @@ Array = NDArray[np.float64]
 
 _NOISE_QUANTILE = 0.25
 """Quantile of the density ratio taken as its lower bound: the minimum itself is noise."""
-
 _N_FOLDS = 3
 
 
@@ -79,7 +78,8 @@ def novelty(x: Array, x_deploy: Array, heads: str, random_state: int) -> Array:
     is_deploy = np.repeat([0, 1], [len(x), len(x_deploy)])
     p_deploy = np.empty(len(both))
     # A head is sure of the rows it learnt from, new or not, so each row is judged by one that has not seen it.
-    for learn, judge in StratifiedKFold(_N_FOLDS, shuffle=True, random_state=random_state).split(both, is_deploy):
+    folds = StratifiedKFold(min(_N_FOLDS, len(x), len(x_deploy)), shuffle=True, random_state=random_state)
+    for learn, judge in folds.split(both, is_deploy):
         p_deploy[judge] = _predict_head(both[learn], is_deploy[learn], 2, both[judge], heads, random_state)[:, 1]
     p_deploy = p_deploy[len(x) :]
     ratio = p_deploy / np.maximum(1 - p_deploy, 1e-9) * (len(x) / len(x_deploy))
@@ -116,7 +116,7 @@ def _predict_head(x: Array, ids: Ids, n_ids: int, x_deploy: Array, heads: str, r
         probabilities[:, present] = 1.0
         return probabilities
     if heads == "boosted":
-        head: Any = HistGradientBoostingClassifier(random_state=random_state)
+        head: Any = HistGradientBoostingClassifier(early_stopping=False, random_state=random_state)
     else:
         head = LogisticRegression(max_iter=300)
     with warnings.catch_warnings():

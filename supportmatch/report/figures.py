@@ -53,6 +53,26 @@ def figure_reconstructions(
     return figure
 
 
+def figure_sources(train: Labeled, world: Labeled, per_source: int = 3) -> Figure:
+    """Show the problem: examples of every source in training, with gaps, beside the world it will be used in."""
+    grid = train.grid
+    figure = Figure(figsize=(2.6 * grid.n_subgroups * 2, 1.0 * grid.n_classes + 0.9), layout="constrained")
+    titles = ("training set (labelled)", "deployment set (no labels)")
+    parts = figure.subfigures(1, 2, squeeze=False, wspace=0.06)
+    for part, rows, title in zip(parts.flat, (train, world), titles, strict=True):
+        part.suptitle(title, fontsize=11)
+        axes = part.subplots(grid.n_classes, grid.n_subgroups, squeeze=False)
+        for source, axis in enumerate(axes.flat):
+            which = np.flatnonzero(rows.source_ids == source)[:per_source]
+            blank = np.full((per_source, *rows.feature_shape), 0.92)
+            axis.imshow(_strip(read_rows(rows, which).numpy() if len(which) else blank), interpolation="nearest")
+            if not len(which):
+                axis.text(0.5, 0.5, "none", ha="center", va="center", color="0.4", transform=axis.transAxes)
+            axis.set(xticks=[], yticks=[])
+            axis.set_xlabel(grid.source_name(source), fontsize=9)
+    return figure
+
+
 def figure_accuracy(evaluations: Mapping[str, Evaluation], missing: frozenset[str]) -> Figure:
     """Compare methods: accuracy of every source and robust accuracy, with 95 % intervals; missing sources marked."""
     first = next(iter(evaluations.values())).to_json()

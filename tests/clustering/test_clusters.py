@@ -7,7 +7,7 @@ from supportmatch.clustering import Clusters, cluster_deployment, plan_clusters
 from supportmatch.clustering.quality import cluster_quality
 from supportmatch.config import ClusteringConfig
 from supportmatch.data.containers import Labeled, Unlabeled
-from supportmatch.errors import ConfigError, DivergedError, SupportMatchWarning
+from supportmatch.errors import ConfigError, DivergedError, SupportMatchWarning, TooFewDeploymentRowsError
 
 METHODS = ["mixture", "kmeans", "rank-statistics", "factorised"]
 ON_CODES = METHODS[:3]
@@ -80,6 +80,20 @@ def test_fewer_clusters_than_seen_sources_are_refused(make_world, quick):
     train, deploy, _ = make_world()
     with pytest.raises(ConfigError, match="training shows 3 sources"):
         cluster_deployment(train, deploy, quick("mixture", n_clusters=2), seed=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fewer_rows_than_clusters_are_refused(method, make_world, quick):
+    train, deploy, _ = make_world()
+    with pytest.raises(TooFewDeploymentRowsError, match="3 rows, fewer than the 4 clusters"):
+        cluster_deployment(train, Unlabeled(deploy.x[:3]), quick(method), seed=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore::supportmatch.errors.SupportMatchWarning")
+def test_a_handful_of_rows_is_divided_without_complaint_from_libraries(method, make_world, quick):
+    train, deploy, _ = make_world(missing=(0, 2), n_each=2)
+    assert len(cluster_deployment(train, Unlabeled(deploy.x[:4]), quick(method), seed=0).ids) == 4
 
 
 def test_factorised_clusters_are_the_sources_and_no_other_number(make_world, quick):

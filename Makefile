@@ -1,0 +1,35 @@
+# Every target does its own set-up in .venv; from a fresh clone `make demo` or `make test` is all there is to type.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.PHONY: setup demo test slow check bench clean
+
+setup: $(STAMP)
+
+# torch is pinned first in constraints.txt: unconstrained, pip takes a build with gigabytes of CUDA.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/supportmatch demo --out demo-output --overwrite
+
+test: setup
+	$(BIN)/python -m pytest
+
+slow: setup
+	$(BIN)/python -m pytest -m slow
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python benchmarks/release_0_1.py
+
+clean:
+	rm -rf .venv demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
