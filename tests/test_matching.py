@@ -318,7 +318,7 @@ LEARNING = Config(
         norm_weight=0.1,
         averaging=0.98,
     ),
-    classifier=ClassifierConfig(epochs=30, batch_size=64, learning_rate=1e-2),
+    classifier=ClassifierConfig(epochs=15, batch_size=128, learning_rate=2e-2),
 )
 
 

@@ -31,6 +31,10 @@ CONFIG = Config(
         learning_rate=3e-3,
         discriminator_learning_rate=3e-3,
         averaging=0.9,
+        decay_from=1.0,  # the method as the paper has it, whatever our defaults are
+        adversarial_loss="minimax",
+        stop_gradient=False,
+        side_channel="sigmoid",
         **{f"{name}_weight": weight for name, weight in WEIGHTS.items()},
     ),
 )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from supportmatch.config import ClusteringConfig
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import ConfigError, SupportMatchWarning, TooFewDeploymentRowsError
+from supportmatch.progress import Report, silent
 from supportmatch.sources import Ids, Support
 
 __all__ = ["Clusters", "cluster_deployment", "plan_clusters", "smallest_healthy_size"]
@@ -58,7 +58,8 @@ class Clusters:
 def plan_clusters(support: Support, n_clusters: int | None = None) -> tuple[int, ...]:
     """Return the ids that K clusters use; K is |Y||S| by default.
 
-    >>> from supportmatch.sources import SourceGrid
+    >>> from supportmatch.progress import Report, silent
+    from supportmatch.sources import SourceGrid
     >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
     >>> support = Support(grid, seen=((True, False), (False, True)))
     >>> plan_clusters(support), plan_clusters(support, 3), plan_clusters(support, 6)
@@ -76,11 +77,7 @@ def plan_clusters(support: Support, n_clusters: int | None = None) -> tuple[int,
 
 
 def cluster_deployment(
-    train: Labeled,
-    deploy: Unlabeled,
-    config: ClusteringConfig,
-    seed: int,
-    report: Callable[[int, int], None] | None = None,
+    train: Labeled, deploy: Unlabeled, config: ClusteringConfig, seed: int, report: Report = silent
 ) -> Clusters:
     """Divide the deployment rows into K clusters with the help of the labelled training rows.
 
@@ -101,7 +98,7 @@ def cluster_deployment(
             f"the deployment set has {len(deploy)} rows, fewer than the {len(cluster_ids)} clusters it is divided "
             "into: collect more unlabelled rows."
         )
-    columns, probabilities = _run_method(train, deploy, config, cluster_ids, seed, report or (lambda done, total: None))
+    columns, probabilities = _run_method(train, deploy, config, cluster_ids, seed, report)
     clusters = Clusters(np.array(cluster_ids)[columns], cluster_ids, probabilities, config.method)
     _warn_of_dying_clusters(clusters, train.support)
     return clusters
@@ -122,7 +119,7 @@ def _run_method(
     config: ClusteringConfig,
     cluster_ids: tuple[int, ...],
     seed: int,
-    report: Callable[[int, int], None],
+    report: Report,
 ) -> tuple[Ids, NDArray[np.float64] | None]:
     """Return the column of `cluster_ids` each deployment row belongs to and, where there are any, probabilities."""
     # Methods are imported when they are needed: torch and scikit-learn cost seconds each.
@@ -139,6 +136,7 @@ def _run_method(
         return probabilities.argmax(axis=1), probabilities
 
     from supportmatch.clustering.codes import learn_codes
+    from supportmatch.tensors import threads_for
 
     total = config.pretrain_steps + (config.head_steps if config.method == "rank-statistics" else 1)
     done = itertools.count(1)
@@ -146,7 +144,8 @@ def _run_method(
     def advance() -> None:
         report(next(done), total)
 
-    train_codes, deploy_codes = learn_codes(train, deploy, config, seed, advance)
+    with threads_for(train):
+        train_codes, deploy_codes = learn_codes(train, deploy, config, seed, advance)
     labels = np.searchsorted(cluster_ids, train.source_ids)
     if config.method == "rank-statistics":
         from supportmatch.clustering.rank_statistics import rank_statistics_probabilities
