@@ -134,7 +134,7 @@ def _cluster(problem: Problem, method: str, seed: int) -> dict[str, Any]:
         subgroup_names=problem.subgroup_names,
         class_names=problem.class_names,
     )
-    deploy = reader.read_unlabeled(problem.X_deploy, train, "deployment")
+    deploy = reader.read(problem.X_deploy, "deployment")
     base = PRESETS["images"].clustering if train.is_images else PRESETS["paper-adult"].clustering
     config = ClusteringConfig(**{**base.model_dump(), "method": method})
     clusters = cluster_deployment(train, deploy, config, seed)

@@ -78,6 +78,15 @@ class SourceAudit:
             "next_step": self.next_step,
         }
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SourceAudit:
+        """Read what `to_json` returned."""
+        grid = SourceGrid(tuple(values["classes"]), tuple(values["subgroups"]))
+        others = {name: value for name, value in values.items() if name not in ("classes", "subgroups")}
+        frozen = {name: tuple(value) for name, value in others.items() if isinstance(value, list)}
+        counts = tuple(tuple(row) for row in values["counts"])
+        return cls(**{**others, **frozen, "grid": grid, "counts": counts})
+
     def to_text(self) -> str:
         """Return the table of counts, with missing sources marked, and the verdict in words."""
         table = [["", *map(str, self.grid.subgroups)]]

@@ -11,17 +11,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from supportmatch.audit import SourceAudit
 from supportmatch.classifier import build_classifier
 from supportmatch.config import Config
 from supportmatch.data.inputs import FeatureReader
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 WEIGHTS, MODEL, HISTORY = "model.safetensors", "model.json", "history.jsonl"
+OWN = ("an encoder", "a decoder")
 
 
 def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: bool = False) -> None:
@@ -48,7 +49,8 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
         "supportmatch": version("supportmatch"),
         "config": model.config_.model_dump(mode="json"),
         "grid": asdict(model.grid_),
-        "feature_shape": model.feature_shape_,
+        "feature_shape": model.reader_.feature_shape,
+        "is_bytes": model.reader_.is_bytes,
         "table_encoder": encoder.to_json() if encoder else None,
         "own_encoder": model.encoder is not None,
         "own_decoder": model.decoder is not None,
@@ -66,50 +68,61 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
 
 
 def load_model(
-    folder: Path, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+    folder: str | Path, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
 ) -> SupportMatchingClassifier:
     """Read what `save_model` wrote. A model with a user's own encoder or decoder needs them passed again."""
+    folder = Path(folder)
     description = _read_description(folder)
+    own = bool(description.get("own_encoder")), bool(description.get("own_decoder"))
+    if own != (encoder is not None, decoder is not None):
+        words = [f"with{'' if is_own else 'out'} {what} of your own" for is_own, what in zip(own, OWN, strict=True)]
+        raise ConfigError(f"the model was saved {' and '.join(words)}: pass the same networks to `load`.")
     try:
-        config = Config.model_validate(description["config"])
-        grid = SourceGrid(tuple(description["grid"]["classes"]), tuple(description["grid"]["subgroups"]))
-        shape = tuple(int(size) for size in description["feature_shape"])
-        table = description["table_encoder"]
-        own_encoder, own_decoder = bool(description["own_encoder"]), bool(description["own_decoder"])
-        code_size, seed = int(description["code_size"]), int(description["random_state"])
-    except (KeyError, TypeError, ValidationError) as error:
-        raise ModelFileError(f"{folder / MODEL} is not a model description ({error}): save the model again.") from error
-    if own_encoder != (encoder is not None) or own_decoder != (decoder is not None):
-        raise ConfigError(
-            f"the model was saved {'with' if own_encoder else 'without'} an encoder and "
-            f"{'with' if own_decoder else 'without'} a decoder of your own: pass the same networks to `load`."
-        )
+        model = _rebuild(description, deepcopy(encoder), deepcopy(decoder))
+        with (folder / HISTORY).open(encoding="utf-8") as lines:
+            model.history_ = History.from_jsonl(lines)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{folder} does not describe a model ({error}): restore its files.") from error
+    _load_weights(folder / WEIGHTS, {"encoder": model.encoder_, "classifier": model.classifier_})
+    return model
+
+
+def _rebuild(
+    description: dict[str, Any], encoder: nn.Module | None, decoder: nn.Module | None
+) -> SupportMatchingClassifier:
+    """Return the estimator that a description tells of, with initial weights."""
+    config = Config.model_validate(description["config"])
+    grid = SourceGrid(tuple(description["grid"]["classes"]), tuple(description["grid"]["subgroups"]))
+    shape = tuple(int(size) for size in description["feature_shape"])
+    table = description["table_encoder"]
+    if (table is None) != (len(shape) == 3):
+        raise ValueError("tables have a table encoder, images have none")
     model = SupportMatchingClassifier(
         subgroup_names=grid.subgroups,
         class_names=grid.classes,
         config=config,
         encoder=encoder,
         decoder=decoder,
-        random_state=seed,
+        random_state=int(description["random_state"]),
     )
-    f = encoder if encoder is not None else build_encoder(config.autoencoder, shape)
-    g = decoder if own_encoder or own_decoder else build_decoder(config.autoencoder, shape)
-    player = EncoderPlayer(
-        f,
-        g,
-        code_size=code_size,
+    if encoder is None:
+        encoder = build_encoder(config.autoencoder, shape)
+        decoder = decoder if decoder is not None else build_decoder(config.autoencoder, shape)
+    model.encoder_ = EncoderPlayer(
+        encoder,
+        decoder,
+        code_size=int(description["code_size"]),
         n_classes=grid.n_classes,
         n_subgroups=grid.n_subgroups,
         side_channel=config.matching.side_channel,
+    ).eval()
+    model.classifier_ = build_classifier(model.encoder_.z_size, grid.n_classes, config.classifier).eval()
+    model.reader_ = FeatureReader(
+        TableEncoder.from_json(table) if table else None, shape, bool(description["is_bytes"])
     )
-    classifier = build_classifier(player.z_size, grid.n_classes, config.classifier)
-    _load_weights(folder / WEIGHTS, {"encoder": player, "classifier": classifier})
-    model.encoder_, model.classifier_ = player.eval(), classifier.eval()
-    model.reader_ = FeatureReader(TableEncoder.from_json(table) if table else None)
-    model.config_, model.grid_, model.feature_shape_ = config, grid, shape
-    model.classes_, model.n_features_in_ = np.array(grid.classes), int(np.prod(shape))
-    with (folder / HISTORY).open(encoding="utf-8") as lines:
-        model.history_ = History.from_jsonl(lines)
+    model.config_, model.grid_ = config, grid
+    if description["audit"] is not None:
+        model.audit_ = SourceAudit.from_json(description["audit"])
     return model
 
 
@@ -126,7 +139,11 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
             os.replace(folder, old)
-            os.replace(draft, folder)
+            try:
+                os.replace(draft, folder)
+            except OSError:
+                os.replace(old, folder)
+                raise
             shutil.rmtree(old)
         else:
             os.replace(draft, folder)

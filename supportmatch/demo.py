@@ -45,7 +45,7 @@ def _run(setting: str, seed: int, draft: Path | None) -> dict[str, Any]:
     names: dict[str, Any] = {"subgroup_names": problem.subgroup_names, "class_names": problem.class_names}
     reader = FeatureReader.fit(problem.X_train, problem.X_deploy)
     train = reader.read_labeled(problem.X_train, problem.y_train, problem.subgroup_train, **names)
-    audit = audit_sources(train, reader.read_unlabeled(problem.X_deploy, train, "deployment"))
+    audit = audit_sources(train, reader.read(problem.X_deploy, "deployment"))
     _say(f"\n{setting}, seed {seed}\n\n{audit.to_text()}\n")
     matching = SupportMatchingClassifier(**names, random_state=seed, verbose=True)
     methods: dict[str, Any] = {

@@ -81,6 +81,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             X_deploy: Unlabelled rows. Without them (or without subgroups) nothing can be matched: an ordinary
                 autoencoder and classifier are trained, and a warning says so.
         """
+        self._forget()
         if subgroup is None or X_deploy is None:
             return self._fit_without_matching(X, y, subgroup)
         train, deploy = self._read(X, y, subgroup, X_deploy)
@@ -97,11 +98,14 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
         The labels of deployment rows are used for drawing bags and for nothing else.
         """
+        self._forget()
         train, deploy = self._read(X, y, subgroup, X_deploy)
-        true_sources = train.grid.source_ids(train.grid.class_ids(y_deploy), train.grid.subgroup_ids(subgroup_deploy))
-        if len(true_sources) != len(deploy):
-            raise ShapeError(f"there are {len(deploy)} deployment rows but {len(true_sources)} oracle labels.")
-        return self._fit_stages(train, deploy, true_sources)
+        true_y, true_s = train.grid.class_ids(y_deploy), train.grid.subgroup_ids(subgroup_deploy)
+        if not len(true_y) == len(true_s) == len(deploy):
+            raise ShapeError(
+                f"there are {len(deploy)} deployment rows but {len(true_y)} oracle classes and {len(true_s)} subgroups."
+            )
+        return self._fit_stages(train, deploy, train.grid.source_ids(true_y, true_s))
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes in the order of `classes_`."""
@@ -110,13 +114,14 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        names: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.classes_[best]
         return names
 
     def transform(self, X: Features) -> NDArray[np.float32]:
         """Return z, the representation that the classifier sees."""
         check_is_fitted(self, "classifier_")
-        return transform_rows(self.encoder_, self.reader_.read(X, self.feature_shape_, "new"))
+        return transform_rows(self.encoder_, self.reader_.read(X))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the fitted model to a folder: safetensors and JSON, complete or not at all."""
@@ -151,7 +156,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.config_ = self._resolve(train)
         # One bag must not consist of repetitions, and every source needs a few rows to be found at all.
         min_rows = max(self.config_.bags.bag_size, 10 * train.grid.n_sources)
-        deploy = self.reader_.read_unlabeled(X_deploy, train, "deployment", min_rows)
+        deploy = self.reader_.read(X_deploy, "deployment", min_rows)
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
 
@@ -179,10 +184,22 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         with progress_bar("classifier", enabled=self.verbose) as report:
             self.classifier_ = fit_classifier(self.encoder_, train, self.config_.classifier, seed, report)
         self.grid_ = train.grid
-        self.classes_ = np.array(train.grid.classes)
-        self.feature_shape_ = train.feature_shape
-        self.n_features_in_ = int(np.prod(train.feature_shape))
         return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Class names, in the order of the columns of `predict_proba`."""
+        return np.array(self.grid_.classes)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of a table as it was given, or pixels times channels of an image."""
+        return self.reader_.n_features
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left and this one may not replace."""
+        for name in ("audit_", "clusters_"):
+            self.__dict__.pop(name, None)
 
     def _resolve(self, train: Labeled) -> Config:
         if isinstance(self.config, Config):

@@ -150,7 +150,13 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
         "subgroup": config.subgroup_weight,
         "norm": config.norm_weight,
     }
-    total = torch.stack([weights[name] * term for name, term in terms.items() if weights[name]]).sum()
+    weighted = [weights[name] * term for name, term in terms.items() if weights[name]]
+    total = torch.stack(weighted).sum() if weighted else z.new_zeros(())
+    if not total.requires_grad:
+        raise ConfigError(
+            "no term of the objective can move the encoder: give it a decoder or parameters that are not frozen, or "
+            "raise `class_weight` or `adversarial_weight`."
+        )
     game.player_optimiser.zero_grad()
     total.backward()
     game.player_optimiser.step()
@@ -205,6 +211,8 @@ def match_supports(
             history.append(step, **values)
             _update_average(average, game.player, settings.averaging, step)
             report(step + 1, settings.steps)
+    if not all(p.isfinite().all() for p in average.parameters()):
+        _check_finite({"weight": float("nan")}, settings.steps - 1)
     return average.eval(), history
 
 
@@ -213,9 +221,11 @@ def new_game(
 ) -> Game:
     """Set up both players with initial weights that depend on the seed alone."""
     with seeded_initialisation(seed, "matching networks"):
+        # Copies: a user's networks are parameters of the estimator, which fitting must not change.
+        encoder, decoder = deepcopy(encoder), deepcopy(decoder)
         if encoder is None:
             encoder = build_encoder(config.autoencoder, train.feature_shape)
-            decoder = decoder or build_decoder(config.autoencoder, train.feature_shape)
+            decoder = decoder if decoder is not None else build_decoder(config.autoencoder, train.feature_shape)
         player = EncoderPlayer(
             encoder,
             decoder,
@@ -224,6 +234,7 @@ def new_game(
             n_subgroups=train.grid.n_subgroups,
             side_channel=config.matching.side_channel,
         )
+        _check_decoder(player, train)
         discriminator = build_discriminator(player.z_size, config.discriminator)
     return Game(player, discriminator, config.matching, train.layout)
 
@@ -246,13 +257,23 @@ def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) ->
 
 def _code_size(encoder: nn.Module, train: Labeled) -> int:
     """Try the encoder on two rows, to learn the size of its codes."""
-    was_training = encoder.training
     with torch.no_grad():
-        code = encoder.eval()(read_rows(train, np.arange(min(2, len(train)))))
-    encoder.train(was_training)
+        # A copy, because switching a network to evaluation and back would forget which of its layers were there.
+        code = deepcopy(encoder).eval()(read_rows(train, np.arange(min(2, len(train)))))
     if code.ndim != 2:
         raise ConfigError(f"an encoder must return flat codes (rows, code), but returned shape {tuple(code.shape)}.")
     return int(code.shape[1])
+
+
+def _check_decoder(player: EncoderPlayer, train: Labeled) -> None:
+    if player.decoder is None:
+        return
+    with torch.no_grad():
+        copy = deepcopy(player).eval()
+        x = read_rows(train, np.arange(min(2, len(train))))
+        rows = copy.decode(copy.encode(x))
+    if rows.shape != x.shape:
+        raise ConfigError(f"a decoder must return rows of shape {tuple(x.shape)}, but returned {tuple(rows.shape)}.")
 
 
 @torch.no_grad()

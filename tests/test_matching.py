@@ -284,12 +284,6 @@ def test_a_code_without_room_for_z_is_refused() -> None:
         play(encoder=nn.Linear(N_FEATURES, 1))
 
 
-def test_the_subgroup_term_is_not_used_when_training_shows_a_single_subgroup() -> None:
-    train = SOURCES.train.take(SOURCES.train.s == 1)
-    one, other = (play(settings(subgroup_weight=weight), train=train)[0] for weight in (0.0, 10.0))
-    assert same(weights_of(one), weights_of(other))
-
-
 def test_images_are_matched_like_tables() -> None:
     rng = np.random.default_rng(0)
     train = Labeled(

@@ -21,7 +21,7 @@ from supportmatch.data.synthetic import SyntheticSources, make_sources
 from supportmatch.matching import match_supports, new_game, play_step, read_batch
 
 FILE = Path(__file__).parent.parent / "examples" / "method_in_one_file.py"
-N_STEPS, N_BAGS, BAG_SIZE, HIDDEN, CODE_SIZE = 20, 4, 8, 24, 10
+N_STEPS, N_BAGS, HIDDEN, CODE_SIZE = 20, 4, 24, 10
 WEIGHTS = {"reconstruction": 2.0, "adversarial": 0.7, "class": 1.3, "subgroup": 0.9, "norm": 0.2}  # all different
 CONFIG = Config(
     autoencoder=AutoencoderConfig(kind="mlp", widths=(HIDDEN,), code_size=CODE_SIZE),

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
 
 from supportmatch.data.containers import Rows
 from supportmatch.data.inputs import FeatureReader, Features
@@ -57,19 +58,18 @@ class CompleteSupportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.model_ = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1_000))
         self.model_.fit(_flat(chosen), chosen.y)
         self.classes_ = np.array(train.grid.classes)
-        self.feature_shape_ = train.feature_shape
         return self
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes."""
-        probabilities: NDArray[np.float64] = self.model_.predict_proba(
-            _flat(self.reader_.read(X, self.feature_shape_, "new"))
-        )
+        check_is_fitted(self, "model_")
+        probabilities: NDArray[np.float64] = self.model_.predict_proba(_flat(self.reader_.read(X)))
         return probabilities
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return class names."""
-        names: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.classes_[best]
         return names
 
 

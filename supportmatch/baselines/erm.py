@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from supportmatch.classifier import predict_rows, train_network
 from supportmatch.config import ClassifierConfig
@@ -60,21 +61,22 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         train = self.reader_.read_labeled(
             X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names
         )
-        widths = self.widths or ((16, 32, 64, 128) if train.is_images else (35,))
-        config = ClassifierConfig(epochs=self.epochs or (10 if train.is_images else 60))
+        widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
+        config = ClassifierConfig(epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60))
         with seeded_initialisation(self.random_state, "erm"):
             network = build_backbone(train.feature_shape, train.grid.n_classes, widths)
         with progress_bar("ERM", enabled=self.verbose) as report:
             self.network_ = train_network(network, train, config, self.random_state, report)
         self.classes_ = np.array(train.grid.classes)
-        self.feature_shape_ = train.feature_shape
         return self
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes."""
-        return predict_rows(self.network_, self.reader_.read(X, self.feature_shape_, "new"))
+        check_is_fitted(self, "network_")
+        return predict_rows(self.network_, self.reader_.read(X))
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return class names."""
-        names: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.classes_[best]
         return names

@@ -178,24 +178,35 @@ def check_labeled(
 
 
 def check_unlabeled(x: NDArray[Any], like: Rows, min_rows: int = 1) -> Unlabeled:
-    """Turn user features into a deployment (or prediction) set whose rows look like those of `like`."""
+    """Turn user features into a deployment set whose rows look like those of `like`."""
     rows = Unlabeled(x, like.layout)
-    if rows.feature_shape != like.feature_shape:
+    check_alike(rows, like.feature_shape, like.x.dtype == np.uint8, "deployment")
+    check_enough(rows, min_rows)
+    return rows
+
+
+def check_alike(rows: Rows, feature_shape: tuple[int, ...], is_bytes: bool, what: str) -> None:
+    """Refuse rows whose shape or scale is not that of the training rows."""
+    if rows.feature_shape != feature_shape:
         raise FeatureMismatchError(
-            f"deployment features must have the shape of training features, but one row has shape "
-            f"{rows.feature_shape} where training has {like.feature_shape}: use the same columns or image size."
+            f"{what} features must have the shape of training features, but one row has shape {rows.feature_shape} "
+            f"where training has {feature_shape}: use the same columns or image size."
         )
-    if rows.is_images and (rows.x.dtype == np.uint8) != (like.x.dtype == np.uint8):
+    if rows.is_images and (rows.x.dtype == np.uint8) != is_bytes:
+        kinds = ("floats", "bytes (uint8)")
         raise FeatureMismatchError(
-            f"deployment images are {rows.x.dtype} where training images are {like.x.dtype}, so their scales differ: "
+            f"{what} images are {kinds[not is_bytes]} where training images are {kinds[is_bytes]}, so their scales differ: "
             "pass both as uint8 (0-255) or both as floats on one scale."
         )
+
+
+def check_enough(rows: Rows, min_rows: int) -> None:
+    """Refuse a deployment set that is too small."""
     if len(rows) < min_rows:
         raise TooFewDeploymentRowsError(
             f"the deployment set has {len(rows)} rows, but at least {min_rows} are needed to draw balanced bags from "
             "it: collect more unlabelled rows or use fewer or smaller bags."
         )
-    return rows
 
 
 def _plain(names: Sequence[Label] | NDArray[Any]) -> list[Label]:

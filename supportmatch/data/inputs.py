@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from supportmatch.data.containers import Labeled, Unlabeled, check_labeled, check_unlabeled
+from supportmatch.data.containers import (
+    Labeled,
+    TableLayout,
+    Unlabeled,
+    check_alike,
+    check_enough,
+    check_labeled,
+)
 from supportmatch.data.tables import TableEncoder
 from supportmatch.errors import FeatureMismatchError, ShapeError
 from supportmatch.sources import Label
@@ -24,17 +31,33 @@ class FeatureReader:
 
     table_encoder: TableEncoder | None
     """None for images."""
+    feature_shape: tuple[int, ...]
+    """Shape of one row as networks see it."""
+    is_bytes: bool
+    """Whether images are bytes (0-255), which are scaled to 0-1."""
 
     @classmethod
     def fit(cls, X: Features, X_deploy: Features | None = None) -> FeatureReader:
         """Learn how to read rows like these."""
         if is_images(X):
-            return cls(table_encoder=None)
+            images = np.asarray(X)
+            return cls(None, images.shape[1:], images.dtype == np.uint8)
         if X_deploy is not None and is_images(X_deploy):
             raise FeatureMismatchError(
                 "training rows are a table but deployment rows are images (a 4-D array): pass the same kind of rows."
             )
-        return cls(TableEncoder.fit(X, X_deploy))
+        encoder = TableEncoder.fit(X, X_deploy)
+        return cls(encoder, (len(encoder.feature_names),), is_bytes=False)
+
+    @property
+    def layout(self) -> TableLayout | None:
+        """Which columns of an encoded table are one-hot blocks; None for images."""
+        return self.table_encoder.layout if self.table_encoder else None
+
+    @property
+    def n_features(self) -> int:
+        """Columns of a table as it was given, or pixels times channels of an image."""
+        return self.table_encoder.n_columns if self.table_encoder else int(np.prod(self.feature_shape))
 
     def read_labeled(
         self,
@@ -46,23 +69,20 @@ class FeatureReader:
         class_names: Sequence[Label] | None,
     ) -> Labeled:
         """Return a training set."""
-        layout = self.table_encoder.layout if self.table_encoder else None
-        x = self._read(X, "training")
-        return check_labeled(x, y, subgroup, subgroup_names=subgroup_names, class_names=class_names, layout=layout)
+        return check_labeled(
+            self._read(X, "training"),
+            y,
+            subgroup,
+            subgroup_names=subgroup_names,
+            class_names=class_names,
+            layout=self.layout,
+        )
 
-    def read_unlabeled(self, X: Features, like: Labeled, what: str, min_rows: int = 1) -> Unlabeled:
-        """Return rows without labels that look like those of the training set."""
-        return check_unlabeled(self._read(X, what), like, min_rows)
-
-    def read(self, X: Features, feature_shape: tuple[int, ...], what: str) -> Unlabeled:
-        """Return rows to predict on, whose shape must be that of the training rows."""
-        layout = self.table_encoder.layout if self.table_encoder else None
-        rows = Unlabeled(self._read(X, what), layout)
-        if rows.feature_shape != feature_shape:
-            raise FeatureMismatchError(
-                f"the model was trained on rows of shape {feature_shape}, but a {what} row has shape "
-                f"{rows.feature_shape}: use the same columns or image size."
-            )
+    def read(self, X: Features, what: str = "new", min_rows: int = 1) -> Unlabeled:
+        """Return rows without labels, which must look like those of the training set."""
+        rows = Unlabeled(self._read(X, what), self.layout)
+        check_alike(rows, self.feature_shape, self.is_bytes, what)
+        check_enough(rows, min_rows)
         return rows
 
     def _read(self, X: Features, what: str) -> NDArray[Any]:

@@ -117,6 +117,11 @@ class TableEncoder:
             continuous=tuple(range(edges[-1], edges[-1] + len(self.numeric))),
         )
 
+    @property
+    def n_columns(self) -> int:
+        """Columns of the table as it was given."""
+        return len(self.categorical) + len(self.numeric)
+
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """A name for each encoded column."""
