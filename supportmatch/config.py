@@ -124,8 +124,8 @@ class MatchingConfig(StageConfig):
     class_weight: NonNegativeFloat = 1.0
     """lambda_y, of the linear class predictor on z."""
     subgroup_weight: NonNegativeFloat = 1.0
-    """lambda_s, of the linear subgroup predictor on s~. With a single seen subgroup it still tells s~ what training rows
-    have in common."""
+    """lambda_s, of the linear subgroup predictor on s~. With a single seen subgroup it still tells s~ what training
+    rows have in common."""
     norm_weight: NonNegativeFloat = 1.0
     """Weight of the mean norm of z."""
     adversarial_loss: Literal["minimax", "as-run"] = "minimax"

@@ -195,8 +195,8 @@ def check_alike(rows: Rows, feature_shape: tuple[int, ...], is_bytes: bool, what
     if rows.is_images and (rows.x.dtype == np.uint8) != is_bytes:
         kinds = ("floats", "bytes (uint8)")
         raise FeatureMismatchError(
-            f"{what} images are {kinds[not is_bytes]} where training images are {kinds[is_bytes]}, so their scales differ: "
-            "pass both as uint8 (0-255) or both as floats on one scale."
+            f"{what} images are {kinds[not is_bytes]} where training images are {kinds[is_bytes]}, so their scales "
+            "differ: pass both as uint8 (0-255) or both as floats on one scale."
         )
 
 
