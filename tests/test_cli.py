@@ -1,0 +1,66 @@
+"""The command line: answers at once, refuses clearly, and shows what the paper claims."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import supportmatch
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "supportmatch", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def demo(setting: str, out: Path) -> dict[str, Any]:
+    done = run("demo", "--setting", setting, "--json", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "MISSING" in done.stderr  # words and tables go to standard error
+    result: dict[str, Any] = json.loads(done.stdout)  # and standard output holds one object, nothing else
+    return result
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version").stdout.strip() == f"supportmatch {supportmatch.__version__}"
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    done = run("demo", "--setting", "cmnist")
+    assert done.returncode == 2
+    assert "cmnist-sb" in done.stderr
+
+
+def test_an_existing_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+    done = run("demo", "--setting", "adult-sb", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "exists and is not overwritten" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.slow
+def test_on_digits_the_ordinary_classifier_fails_and_support_matching_does_not(tmp_path: Path) -> None:
+    result = demo("cmnist-sb", tmp_path / "out")
+    assert result["audit"]["missing"] == ["4/purple"]
+    assert result["clustering"]["accuracy"] >= 0.97
+    assert result["methods"]["erm"]["robust_accuracy"] < 0.6
+    assert result["methods"]["erm"]["by_source"]["4/purple"]["accuracy"] < 0.1
+    assert result["methods"]["support-matching"]["robust_accuracy"] >= 0.96
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"sources.png", "accuracy.png", "history.png", "reconstructions.png", "result.json", "model"}
+    assert result == json.loads((tmp_path / "out" / "result.json").read_text())
+
+
+@pytest.mark.slow
+def test_on_adult_support_matching_is_far_above_the_ordinary_classifier(tmp_path: Path) -> None:
+    result = demo("adult-sb", tmp_path / "out")
+    assert result.keys() >= {"setting", "seed", "seconds", "audit", "methods"}
+    robust = {name: method["robust_accuracy"] for name, method in result["methods"].items()}
+    assert robust["support-matching"] > robust["erm"] + 0.1
