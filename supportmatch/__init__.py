@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from supportmatch.audit import SourceAudit, audit_sources
+    from supportmatch.baselines.complete_support import CompleteSupportClassifier
     from supportmatch.baselines.erm import ErmClassifier
     from supportmatch.checkpoint import load_model as load
     from supportmatch.clustering import Clusters, cluster_deployment
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Clusters": "clustering",
+    "CompleteSupportClassifier": "baselines.complete_support",
     "Config": "config",
     "ErmClassifier": "baselines.erm",
     "Evaluation": "metrics",
@@ -62,10 +64,28 @@ _HOMES = {
 }
 
 __all__ = [
-    "Clusters", "Config", "ErmClassifier", "Evaluation", "Labeled", "Problem", "SourceAudit", "SourceGrid", "Support",
-    "SupportMatchError", "SupportMatchWarning", "SupportMatchingClassifier", "Unlabeled", "audit_sources",
-    "cluster_deployment", "evaluate", "load", "load_problem", "make_sources", "preset",
-]  # fmt: skip
+    "Clusters",
+    "CompleteSupportClassifier",
+    "Config",
+    "ErmClassifier",
+    "Evaluation",
+    "Labeled",
+    "Problem",
+    "SourceAudit",
+    "SourceGrid",
+    "Support",
+    "SupportMatchError",
+    "SupportMatchWarning",
+    "SupportMatchingClassifier",
+    "Unlabeled",
+    "audit_sources",
+    "cluster_deployment",
+    "evaluate",
+    "load",
+    "load_problem",
+    "make_sources",
+    "preset",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,8 +22,8 @@ import numpy as np
 
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import MissingClassError
-from supportmatch.metrics import hgr_correlation
-from supportmatch.sources import Ids, SourceGrid, Support
+from supportmatch.metrics import hgr_correlation, normalised_mutual_information
+from supportmatch.sources import SourceGrid, Support
 
 Setting = Literal["complete", "subgroup bias", "missing subgroup"]
 Identifiability = Literal["identified", "identified if separable", "not identified"]
@@ -145,7 +145,7 @@ def audit_sources(train: Labeled, deploy: Unlabeled | None = None) -> SourceAudi
         missing=tuple(map(grid.source_name, support.missing_sources)),
         setting=setting,
         hgr=hgr_correlation(train.y, train.s),
-        nmi=_normalised_mutual_information(train.counts),
+        nmi=normalised_mutual_information(train.counts),
         identifiability=verdict,
         reasons=reasons,
         warnings=_warn(train, deploy),
@@ -236,19 +236,6 @@ def _link(support: Support, one: list[int], other: list[int]) -> str:
     """Return a missing source that would join two parts."""
     subgroup = int(np.flatnonzero(support.table[one].any(axis=0))[0])
     return support.grid.source_name(other[0] * support.grid.n_subgroups + subgroup)
-
-
-def _normalised_mutual_information(counts: Ids) -> float:
-    """Return I(y; s) over the mean of H(y) and H(s)."""
-    joint = counts / counts.sum()
-    h_joint, h_y, h_s = (_entropy(p) for p in (joint, joint.sum(axis=1), joint.sum(axis=0)))
-    # Rounding alone could take it just outside 0..1.
-    return float(np.clip(2 * (h_y + h_s - h_joint) / (h_y + h_s), 0.0, 1.0))
-
-
-def _entropy(p: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    seen = p[p > 0]
-    return float(-(seen * np.log(seen)).sum())
 
 
 def _warn(train: Labeled, deploy: Unlabeled | None) -> tuple[str, ...]:

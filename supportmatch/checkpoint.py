@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SCHEMA = 1
+MARK = ".supportmatch"
+"""File that tells our folders from everything else."""
 WEIGHTS, MODEL, HISTORY = "model.safetensors", "model.json", "history.jsonl"
 OWN = ("an encoder", "a decoder")
 
@@ -55,7 +57,8 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
         "own_encoder": model.encoder is not None,
         "own_decoder": model.decoder is not None,
         "code_size": model.encoder_.z_size + model.encoder_.side,
-        "random_state": model.random_state,
+        "random_state": model.seed_,
+        "bag_notes": model.bag_notes_,
         "audit": model.audit_.to_json() if hasattr(model, "audit_") else None,
     }
     weights: dict[str, Tensor] = {}
@@ -120,7 +123,8 @@ def _rebuild(
     model.reader_ = FeatureReader(
         TableEncoder.from_json(table) if table else None, shape, bool(description["is_bytes"])
     )
-    model.config_, model.grid_ = config, grid
+    model.config_, model.grid_, model.seed_ = config, grid, int(description["random_state"])
+    model.bag_notes_ = [str(note) for note in description["bag_notes"]]
     if description["audit"] is not None:
         model.audit_ = SourceAudit.from_json(description["audit"])
     return model
@@ -128,27 +132,34 @@ def _rebuild(
 
 @contextmanager
 def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a draft folder that takes its final name when the block ends well, and vanishes when it does not."""
+    """Yield a draft folder that takes its final name when the block ends well, and vanishes when it does not.
+
+    With `overwrite` an existing folder is replaced, but only one that this package wrote: it must bear our mark.
+    """
+    folder = folder.resolve()
     if folder.exists() and not overwrite:
         raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
+    if folder.exists() and not (folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir()))):
+        raise ModelFileError(f"{folder} was not written by supportmatch and is not overwritten: choose another folder.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    old = draft / "replaced"
     try:
         yield draft
+        (draft / MARK).write_text("This folder was written by supportmatch, which may replace it.\n", encoding="utf-8")
         draft.chmod(0o755)
         if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+            old = draft.with_name(f"{draft.name}-old")
             os.replace(folder, old)
-            try:
-                os.replace(draft, folder)
-            except OSError:
-                os.replace(old, folder)
-                raise
-            shutil.rmtree(old)
-        else:
+        try:
             os.replace(draft, folder)
+        except OSError:
+            if old.exists():
+                os.replace(old, folder)
+            raise
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        for leftover in (draft, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

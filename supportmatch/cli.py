@@ -56,7 +56,10 @@ def demo(
     """Show, on embedded real data, an ordinary classifier beside support-matching."""
     from supportmatch.demo import run_demo
 
-    result = run_demo(setting.value, seed, out, overwrite=overwrite)
+    def say(text: str) -> None:
+        typer.echo(text, err=as_json)  # with --json standard output holds one object and nothing else
+
+    result = run_demo(setting.value, seed, out, say, overwrite=overwrite)
     if as_json:
         typer.echo(json.dumps(result))
     elif out is not None:
@@ -67,6 +70,6 @@ def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         app()
-    except SupportMatchError as error:
+    except (SupportMatchError, OSError) as error:
         print(f"supportmatch: {error}", file=sys.stderr)
         sys.exit(2)

@@ -107,7 +107,7 @@ class DiscriminatorConfig(StageConfig):
 class MatchingConfig(StageConfig):
     """The adversarial game between encoder and bag discriminator (paper, Eq. 7-8)."""
 
-    steps: NonNegativeInt = 1_200
+    steps: NonNegativeInt = 2_000
     """Encoder updates; each sees `n_bags` bags from either set."""
     discriminator_updates: PositiveInt = 1
     """Discriminator updates per encoder update."""
@@ -178,13 +178,19 @@ class Config(StageConfig):
 _LEAN_TABLE = AutoencoderConfig(kind="mlp", widths=(), code_size=35, activation="selu", activate_input=True)
 _LEAN_TABLE_DISCRIMINATOR = DiscriminatorConfig(hidden_before=(32,), row_size=32, gate_size=32, hidden_after=())
 _PAPER_CONV = AutoencoderConfig(widths=(16, 32, 64, 128), code_size=128, level_depth=2)
-_PAPER_RANKS = ClusteringConfig(
-    method="rank-statistics",
-    autoencoder=_PAPER_CONV,
-    pretrain_steps=6_900,  # 150 epochs of 11,800 rows
-    pretrain_learning_rate=3e-4,
-    head_steps=1_600,  # 100 epochs
-)
+
+
+def _paper_ranks(pretrain_steps: int, head_steps: int) -> ClusteringConfig:
+    """150 epochs over both sets, then 100 over the training set, in batches of 256."""
+    return ClusteringConfig(
+        method="rank-statistics",
+        autoencoder=_PAPER_CONV,
+        pretrain_steps=pretrain_steps,
+        pretrain_learning_rate=3e-4,
+        head_steps=head_steps,
+    )
+
+
 _PAPER_MNIST = MatchingConfig(
     steps=8_000,
     learning_rate=3e-4,
@@ -217,14 +223,14 @@ PRESETS: dict[str, Config] = {
         ),
     ),
     "paper-cmnist-sb": Config(
-        clustering=_PAPER_RANKS,
+        clustering=_paper_ranks(4_050, 900),
         bags=BagConfig(n_bags=1, bag_size=256),
         autoencoder=_PAPER_CONV,
         matching=_PAPER_MNIST,
         classifier=ClassifierConfig(sampling="plain"),
     ),
     "paper-cmnist-ms": Config(
-        clustering=_PAPER_RANKS,
+        clustering=_paper_ranks(5_550, 2_200),
         bags=BagConfig(n_bags=32, bag_size=8),
         autoencoder=_PAPER_CONV,
         discriminator=DiscriminatorConfig(n_discriminators=3),
@@ -232,7 +238,7 @@ PRESETS: dict[str, Config] = {
         classifier=ClassifierConfig(sampling="plain"),
     ),
     "paper-cmnist-3digit": Config(
-        clustering=_PAPER_RANKS,
+        clustering=_paper_ranks(7_650, 2_400),
         bags=BagConfig(n_bags=4, bag_size=64),
         autoencoder=_PAPER_CONV,
         discriminator=DiscriminatorConfig(attention="dot-product", n_discriminators=10),

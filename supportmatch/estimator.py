@@ -21,7 +21,9 @@ from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
 from supportmatch.matching import match_supports
+from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import progress_bar
+from supportmatch.seeding import check_seed
 from supportmatch.sources import Ids, Label
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if self.config_.bags.balancing == "none":
             return self._fit_stages(train, deploy, None)
         with progress_bar("clustering", enabled=self.verbose) as report:
-            self.clusters_ = cluster_deployment(train, deploy, self.config_.clustering, self.random_state, report)
+            self.clusters_ = cluster_deployment(train, deploy, self.config_.clustering, self.seed_, report)
         return self._fit_stages(train, deploy, self.clusters_.ids)
 
     def fit_with_oracle_bags(
@@ -123,6 +125,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         check_is_fitted(self, "classifier_")
         return transform_rows(self.encoder_, self.reader_.read(X))
 
+    def evaluate(self, X: Features, y: Names, subgroup: Names) -> Evaluation:
+        """Measure predictions on labelled rows: per source, per subgroup, robust accuracy, with intervals."""
+        return evaluate_names(self.predict(X), y, subgroup, self.grid_)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the fitted model to a folder: safetensors and JSON, complete or not at all."""
         from supportmatch.checkpoint import save_model
@@ -142,6 +148,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         given = subgroup if subgroup is not None else np.full(len(np.asarray(y)), _NO_SUBGROUPS[0])
         self.reader_ = FeatureReader.fit(X)
         train = self.reader_.read_labeled(X, y, given, subgroup_names=names, class_names=self.class_names)
+        if subgroup is not None:
+            self.audit_ = audit_sources(train)
         self.config_ = self._resolve(train)
         settings = self.config_.matching.model_copy(update={"adversarial_weight": 0.0, "subgroup_weight": 0.0})
         self.config_ = self.config_.model_copy(update={"matching": settings})
@@ -162,7 +170,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def _fit_stages(self, train: Labeled, deploy: Unlabeled, groups: Ids | None) -> SupportMatchingClassifier:
         """Draw bags, match supports, train the classifier."""
-        bags, seed = self.config_.bags, self.random_state
+        bags, seed = self.config_.bags, self.seed_
         train_bags = TrainingBags.of(train, bags.n_bags, bags.bag_size, seed)
         deploy_bags: DeploymentBags = PlainBags(len(deploy), bags.n_bags, bags.bag_size, seed)
         self.bag_notes_ = [describe_balance(bags.bag_size, train.grid.n_sources, "training sources")]
@@ -197,9 +205,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         return self.reader_.n_features
 
     def _forget(self) -> None:
-        """Drop what an earlier fit left and this one may not replace."""
-        for name in ("audit_", "clusters_"):
-            self.__dict__.pop(name, None)
+        """Drop all that an earlier fit left, so that a refused one cannot leave a mixture of both."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        self.seed_ = check_seed(self.random_state)
 
     def _resolve(self, train: Labeled) -> Config:
         if isinstance(self.config, Config):

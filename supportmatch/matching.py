@@ -133,25 +133,21 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
     """Move encoder, decoder and predictors: reconstruct, predict, and hide the origin of bags."""
     config, player, n_train = game.config, game.player, len(batch.y)
     z, side = code
-    terms: dict[str, Tensor] = {}
-    if player.decoder is not None:
-        terms["reconstruction"] = reconstruction_error(player.decode(code), batch.x, game.layout)
-    judged = torch.cat([z[:n_train], z[n_train:].detach()]) if config.stop_gradient else z
-    terms["adversarial"] = adversarial_loss(
-        *_judge(game.discriminator, judged, batch.n_bags), kind=config.adversarial_loss
-    )
-    terms["class"] = cross_entropy(player.class_predictor(z[:n_train]), batch.y)
-    terms["subgroup"] = cross_entropy(player.subgroup_predictor(side[:n_train]), batch.s)
-    terms["norm"] = norm_penalty(z)
-    weights = {
-        "reconstruction": config.reconstruction_weight,
-        "adversarial": config.adversarial_weight,
-        "class": config.class_weight,
-        "subgroup": config.subgroup_weight,
-        "norm": config.norm_weight,
-    }
-    weighted = [weights[name] * term for name, term in terms.items() if weights[name]]
-    total = torch.stack(weighted).sum() if weighted else z.new_zeros(())
+    terms: dict[str, tuple[float, Tensor]] = {}  # only those that count, each with its weight
+    if player.decoder is not None and config.reconstruction_weight:
+        error = reconstruction_error(player.decode(code), batch.x, game.layout)
+        terms["reconstruction"] = (config.reconstruction_weight, error)
+    if config.adversarial_weight:
+        judged = torch.cat([z[:n_train], z[n_train:].detach()]) if config.stop_gradient else z
+        logits = _judge(game.discriminator, judged, batch.n_bags)
+        terms["adversarial"] = (config.adversarial_weight, adversarial_loss(*logits, kind=config.adversarial_loss))
+    if config.class_weight:
+        terms["class"] = (config.class_weight, cross_entropy(player.class_predictor(z[:n_train]), batch.y))
+    if config.subgroup_weight:
+        terms["subgroup"] = (config.subgroup_weight, cross_entropy(player.subgroup_predictor(side[:n_train]), batch.s))
+    if config.norm_weight:
+        terms["norm"] = (config.norm_weight, norm_penalty(z))
+    total = sum((weight * term for weight, term in terms.values()), start=z.new_zeros(()))
     if not total.requires_grad:
         raise ConfigError(
             "no term of the objective can move the encoder: give it a decoder or parameters that are not frozen, or "
@@ -160,13 +156,13 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
     game.player_optimiser.zero_grad()
     total.backward()
     game.player_optimiser.step()
-    return {"total": total.item(), **{name: term.item() for name, term in terms.items()}}
+    return {"total": total.item(), **{name: term.item() for name, (_, term) in terms.items()}}
 
 
 def play_step(game: Game, batch: Batch) -> dict[str, float]:
     """Encode once, then let both players move."""
     code = game.player.encode(batch.x)
-    told = step_discriminator(game, code.z, batch.n_bags)
+    told = step_discriminator(game, code.z, batch.n_bags) if game.config.adversarial_weight else {}
     return {**told, **step_encoder(game, batch, code)}
 
 
@@ -201,7 +197,7 @@ def match_supports(
     with threads_for(train):
         for step in range(settings.steps):
             game.set_pace(step)
-            for update in range(1, settings.discriminator_updates):
+            for update in range(1, settings.discriminator_updates if settings.adversarial_weight else 1):
                 extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
                 with torch.no_grad():
                     z = game.player.encode(extra.x).z

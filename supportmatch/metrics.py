@@ -14,6 +14,7 @@ A number that cannot be computed is NaN with a reason, never 0 or 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isnan, nan, sqrt
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from supportmatch.errors import ConfigError, ShapeError
 from supportmatch.seeding import stream
-from supportmatch.sources import Ids, SourceGrid
+from supportmatch.sources import Ids, Label, SourceGrid
 
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
@@ -302,6 +303,34 @@ def evaluate(
         by_pair=by_pair,
         undefined=_reasons(grid, positive, overall, intervals, n_bootstrap, by_source, by_subgroup, by_pair),
     )
+
+
+def evaluate_names(
+    predicted: Sequence[Label] | NDArray[Any],
+    y: Sequence[Label] | NDArray[Any],
+    subgroup: Sequence[Label] | NDArray[Any],
+    grid: SourceGrid,
+) -> Evaluation:
+    """Measure predictions given as names rather than ids; see `evaluate`."""
+    return evaluate(grid.class_ids(y), grid.class_ids(predicted), grid.subgroup_ids(subgroup), grid)
+
+
+def normalised_mutual_information(counts: NDArray[Any]) -> float:
+    """Return the mutual information of the two axes of a table of counts over the mean of their entropies.
+
+    >>> normalised_mutual_information(np.array([[5, 0], [0, 5]])), normalised_mutual_information(np.ones((2, 2)))
+    (1.0, 0.0)
+    """
+    joint = counts / counts.sum()
+    rows, columns = joint.sum(axis=1), joint.sum(axis=0)
+    mean_entropy = (_entropy(rows) + _entropy(columns)) / 2
+    shared = _entropy(rows) + _entropy(columns) - _entropy(joint.reshape(-1))
+    return min(1.0, max(0.0, shared / mean_entropy)) if mean_entropy > 0 else 0.0
+
+
+def _entropy(p: Floats) -> float:
+    positive = p[p > 0]
+    return float(-(positive * np.log(positive)).sum())
 
 
 def _check_ids(ids: Ids, what: str, upper: int) -> Ids:

@@ -14,6 +14,8 @@ from zlib import crc32
 
 import numpy as np
 
+from supportmatch.errors import ConfigError
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,7 +28,19 @@ def stream(seed: int, name: str, *counters: int) -> np.random.Generator:
     >>> bool(stream(0, "bags", 7).integers(2**60) == stream(0, "clusters", 7).integers(2**60))
     False
     """
-    return np.random.default_rng([crc32(name.encode()), seed, *counters])
+    # Counters go to the spawn key: in the entropy itself trailing zeros would not count.
+    return np.random.default_rng(np.random.SeedSequence([crc32(name.encode()), seed], spawn_key=counters))
+
+
+def check_seed(random_state: object) -> int:
+    """Return the seed that a `random_state` stands for: a number itself; None or a generator give a fresh one."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ConfigError(f"`random_state` must be a whole number from 0 upwards, or None, but is {random_state!r}.")
 
 
 def torch_stream(seed: int, name: str, *counters: int) -> torch.Generator:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from jaxtyping import install_import_hook
 
 # Before anything imports them: in the modules that handle tensors beartype checks every annotation, shapes included.
-_TENSOR_MODULES = ["supportmatch.networks", "supportmatch.losses", "supportmatch.matching", "supportmatch.classifier"]
+_TENSOR_MODULES = [
+    f"supportmatch.{name}" for name in ("networks", "losses", "matching", "classifier", "clustering.rank_statistics")
+]
 install_import_hook(_TENSOR_MODULES, "beartype.beartype")
 
 import numpy as np  # noqa: E402

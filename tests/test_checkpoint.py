@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from supportmatch import checkpoint
-from supportmatch.checkpoint import HISTORY, MODEL, WEIGHTS, load_model
+from supportmatch.checkpoint import HISTORY, MARK, MODEL, WEIGHTS, load_model
 from supportmatch.config import (
     AutoencoderConfig,
     BagConfig,
@@ -158,7 +158,7 @@ def test_a_folder_may_be_named_by_a_string(model: SupportMatchingClassifier, tmp
 
 def test_parent_folders_are_made(model: SupportMatchingClassifier, tmp_path: Path) -> None:
     model.save(tmp_path / "runs" / "today" / "model")
-    assert sorted(contents(tmp_path / "runs" / "today" / "model")) == sorted([WEIGHTS, MODEL, HISTORY])
+    assert sorted(contents(tmp_path / "runs" / "today" / "model")) == sorted([WEIGHTS, MODEL, HISTORY, MARK])
 
 
 def test_an_existing_folder_is_refused_and_left_untouched(model: SupportMatchingClassifier, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_overwriting_replaces_the_whole_folder(folder: Path) -> None:
     (folder / "stale.txt").write_text("from the model before")
     other = SupportMatchingClassifier(config=TINY, random_state=1).fit(X, Y, S, X_DEPLOY)
     other.save(folder, overwrite=True)
-    assert sorted(contents(folder)) == sorted([WEIGHTS, MODEL, HISTORY])
+    assert sorted(contents(folder)) == sorted([WEIGHTS, MODEL, HISTORY, MARK])
     assert np.array_equal(load_model(folder).predict_proba(X_TEST), other.predict_proba(X_TEST))
     assert list(folder.parent.iterdir()) == [folder]
 
@@ -334,3 +334,19 @@ def test_no_pickle_is_written_or_read(
     monkeypatch.setattr(torch, "load", refuse)
     model.save(tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").predict_proba(X_TEST), model.predict_proba(X_TEST))
+
+
+def test_a_folder_that_is_not_ours_is_never_replaced(model: SupportMatchingClassifier, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("years of work")
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "home", tmp_path / "home" / "..", tmp_path / "file"):
+        with pytest.raises(ModelFileError, match="was not written by supportmatch"):
+            model.save(path, overwrite=True)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "home", "thesis.txt"]
+
+
+def test_an_empty_folder_may_be_filled(model: SupportMatchingClassifier, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    model.save(tmp_path / "empty", overwrite=True)
+    assert (tmp_path / "empty" / MODEL).is_file()

@@ -387,3 +387,33 @@ def test_progress_is_not_shown_where_there_is_no_terminal(capfd: pytest.CaptureF
     model_of(verbose=True).fit(X, Y, S, X_DEPLOY)
     shown = capfd.readouterr()
     assert (shown.out, shown.err.strip()) == ("", "")
+
+
+def test_a_refused_second_fit_leaves_no_mixture_of_two_models() -> None:
+    model = model_of().fit(X, Y, S, X_DEPLOY)
+    with pytest.raises(TooFewDeploymentRowsError):
+        model.fit(2 * X, Y, S, X_DEPLOY[:3])
+    with pytest.raises(NotFittedError):
+        model.predict(X_TEST)
+
+
+def test_evaluate_measures_by_name(fitted: SupportMatchingClassifier) -> None:
+    result = fitted.evaluate(X_TEST, SOURCES.test.y, SOURCES.test.s)
+    assert result.accuracy == pytest.approx(np.mean(fitted.predict(X_TEST) == SOURCES.test.y))
+
+
+def test_labels_of_mixed_types_are_refused() -> None:
+    mixed = np.array([*Y[:-1].tolist(), "one"], dtype=object)
+    with pytest.raises(ShapeError, match="mixes names"):
+        model_of().fit(X, mixed, S, X_DEPLOY)
+
+
+def test_images_in_whole_numbers_other_than_bytes_are_refused() -> None:
+    with pytest.raises(ShapeError, match="uint8"):
+        model_of().fit(as_images(X).astype(np.int64), Y, S, as_images(X_DEPLOY))
+
+
+def test_without_a_deployment_set_the_audit_is_still_there() -> None:
+    with pytest.warns(SupportMatchWarning):
+        model = model_of().fit(X, Y, S)
+    assert model.audit_.missing

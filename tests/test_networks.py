@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 from torch import nn
 
 from supportmatch.config import AutoencoderConfig, DiscriminatorConfig
 from supportmatch.errors import ConfigError
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.networks.discriminators import SetDiscriminator, build_discriminator
-from supportmatch.networks.encoders import build_decoder, build_encoder, pass_side_channel
+from supportmatch.networks.encoders import build_decoder, build_encoder, pass_side_channel, split_code
 
 TINY = DiscriminatorConfig(hidden_before=(6,), row_size=4, gate_size=3, hidden_after=(5,))
 
@@ -140,3 +141,8 @@ def test_a_backbone_gives_one_logit_per_class(shape: tuple[int, ...], widths: tu
 def test_images_too_small_for_their_backbone_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"too small for 3 poolings: use fewer widths"):
         build_backbone((3, 8, 8), 2, (4, 4, 4))
+
+
+def test_shapes_in_signatures_are_checked_under_test() -> None:
+    with pytest.raises(TypeCheckError):
+        split_code(torch.zeros(2, 3, 4), 1)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from supportmatch.seeding import seeded_initialisation, stream, torch_stream
+from supportmatch.errors import ConfigError
+from supportmatch.seeding import check_seed, seeded_initialisation, stream, torch_stream
 
 
 def test_a_stream_is_a_function_of_seed_name_and_counters() -> None:
@@ -14,7 +15,18 @@ def test_a_stream_is_a_function_of_seed_name_and_counters() -> None:
 
 
 def test_streams_that_differ_in_seed_name_or_counters_differ() -> None:
-    streams = [(0, "bags"), (1, "bags"), (0, "clusters"), (0, "bags", 1), (0, "bags", 2), (0, "bags", 1, 2)]
+    streams = [
+        (0, "bags"),
+        (1, "bags"),
+        (0, "clusters"),
+        (0, "bags", 1),
+        (0, "bags", 2),
+        (0, "bags", 1, 2),
+        (0, "bags", 0),
+        (0, "bags", 0, 0),
+        (2**32 + 5, "bags"),
+        (5, "bags", 1),
+    ]
     for one, other in combinations(streams, 2):
         assert not np.array_equal(stream(*one).random(5), stream(*other).random(5)), (one, other)
 
@@ -59,3 +71,16 @@ def test_the_global_generator_is_left_as_it_was_also_after_an_error() -> None:
     with pytest.raises(RuntimeError), seeded_initialisation(1, "networks"):
         raise RuntimeError
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_random_state_is_a_number_or_gives_a_fresh_one() -> None:
+    assert check_seed(7) == 7
+    assert type(check_seed(np.int64(7))) is int
+    assert check_seed(np.random.RandomState(0)) == check_seed(np.random.RandomState(0))
+    assert check_seed(None) != check_seed(None)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "seven"])
+def test_other_random_states_are_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="random_state"):
+        check_seed(value)

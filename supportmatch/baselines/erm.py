@@ -15,7 +15,7 @@ from supportmatch.config import ClassifierConfig
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import progress_bar
-from supportmatch.seeding import seeded_initialisation
+from supportmatch.seeding import check_seed, seeded_initialisation
 from supportmatch.sources import Label
 
 
@@ -63,10 +63,11 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         )
         widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
         config = ClassifierConfig(epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60))
-        with seeded_initialisation(self.random_state, "erm"):
+        seed = check_seed(self.random_state)
+        with seeded_initialisation(seed, "erm"):
             network = build_backbone(train.feature_shape, train.grid.n_classes, widths)
         with progress_bar("ERM", enabled=self.verbose) as report:
-            self.network_ = train_network(network, train, config, self.random_state, report)
+            self.network_ = train_network(network, train, config, seed, report)
         self.classes_ = np.array(train.grid.classes)
         return self
 

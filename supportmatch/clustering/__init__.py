@@ -58,8 +58,7 @@ class Clusters:
 def plan_clusters(support: Support, n_clusters: int | None = None) -> tuple[int, ...]:
     """Return the ids that K clusters use; K is |Y||S| by default.
 
-    >>> from supportmatch.progress import Report, silent
-    from supportmatch.sources import SourceGrid
+    >>> from supportmatch.sources import SourceGrid
     >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
     >>> support = Support(grid, seen=((True, False), (False, True)))
     >>> plan_clusters(support), plan_clusters(support, 3), plan_clusters(support, 6)

@@ -161,7 +161,8 @@ def _run_em(data: _Data, responsibilities: Array, n_steps: int) -> _Fit:
         log_density = logsumexp(log_joint, axis=1, keepdims=True)
         responsibilities = np.exp(log_joint - log_density)
         last, score = score, float(log_density.mean())
-        if score - last < _TOLERANCE:
+        # Labelled rows and ridges count too, so the score may fall a little on the way: only standing still ends it.
+        if abs(score - last) < _TOLERANCE:
             break
     return _Fit(responsibilities, log_joint, score)
 

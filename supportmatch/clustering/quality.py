@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from supportmatch.errors import ShapeError
+from supportmatch.metrics import normalised_mutual_information
 from supportmatch.sources import Ids, Support
 
 
@@ -73,18 +74,8 @@ def cluster_quality(ids: Ids, true_source_ids: Ids, support: Support) -> Cluster
     name = support.grid.source_name
     return ClusterQuality(
         accuracy=float(hits.sum() / len(ids)),
-        nmi=_normalised_mutual_information(table / len(ids)),
+        nmi=normalised_mutual_information(table),
         recall={name(k): float(value) for k, value in enumerate(recall)},
         missing=tuple(name(k) for k in support.missing_sources),
         sizes=dict(zip(values.tolist(), table.sum(axis=0).tolist(), strict=True)),
     )
-
-
-def _normalised_mutual_information(joint: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Mutual information over the mean of both entropies; 1 when both are constant."""
-
-    def entropy(p: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        return float(-(p[p > 0] * np.log(p[p > 0])).sum())
-
-    both = entropy(joint.sum(axis=0)) + entropy(joint.sum(axis=1))
-    return (both - entropy(joint)) / (both / 2) if both else 1.0

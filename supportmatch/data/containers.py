@@ -58,6 +58,11 @@ class Rows:
             )
         if 0 in x.shape:
             raise ShapeError(f"features must not be empty, but the array has shape {x.shape}: check how it was read.")
+        if x.ndim == 4 and x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
+            raise ShapeError(
+                f"images must be uint8 (0-255, scaled to 0-1) or floats (taken as they are), but the array holds "
+                f"{x.dtype}: convert it."
+            )
         if x.dtype != np.uint8 or x.ndim == 2:
             if x.dtype != np.bool_ and not np.issubdtype(x.dtype, np.number):
                 raise ShapeError(
@@ -221,6 +226,9 @@ def _check_names(names: Sequence[Label] | NDArray[Any], what: str, n_rows: int) 
             f"`{what}` must hold one name for each of the {n_rows} rows, but has shape {array.shape}: check that both "
             "come from the same rows."
         )
+    kinds = sorted({type(name).__name__ for name in array.tolist() if name is not None and name == name})  # noqa: PLR0124
+    if len(kinds) > 1:
+        raise ShapeError(f"`{what}` mixes names of the types {' and '.join(kinds)}: use one type, strings for example.")
     if pd.isna(array).any():
         raise NotFiniteError(f"`{what}` holds missing values: drop the rows without a {what}, or name them.")
     return array

@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from supportmatch.data.containers import Labeled
+from supportmatch.data.inputs import Features
 from supportmatch.errors import UnknownNameError
+from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.sources import Ids, Label, SourceGrid
-
-Features = NDArray[Any] | pd.DataFrame
 
 PROBLEMS: dict[str, str] = {
     "cmnist-sb": "Colored MNIST, digits 2 and 4 in purple and green; training has no purple fours (subgroup bias).",
@@ -59,6 +58,16 @@ class Problem:
     def grid(self) -> SourceGrid:
         """The declared classes and subgroups."""
         return SourceGrid(self.class_names, self.subgroup_names)
+
+    @property
+    def oracle_sources(self) -> Ids:
+        """True source ids of the deployment rows: for oracle rows and final scoring only, never for fitting."""
+        grid = self.grid
+        return grid.source_ids(grid.class_ids(self.oracle.y), grid.subgroup_ids(self.oracle.subgroup))
+
+    def score(self, predicted: NDArray[Any]) -> Evaluation:
+        """Measure class names predicted for the test set."""
+        return evaluate_names(predicted, self.y_test, self.subgroup_test, self.grid)
 
     @classmethod
     def from_labeled(cls, name: str, train: Labeled, deploy: Labeled, test: Labeled) -> Problem:

@@ -23,7 +23,7 @@ class SplitCode(NamedTuple):
     z: Float[Tensor, "rows z"]
     """The representation that is matched and classified."""
     side: Float[Tensor, "rows side"]
-    """s~, before its non-linearity."""
+    """s~, which the decoder needs to restore the row and the discriminator never sees."""
 
 
 def side_size(n_subgroups: int) -> int:
