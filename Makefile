@@ -7,7 +7,7 @@ STAMP := .venv/.ready
 
 setup: $(STAMP)
 
-# torch is pinned first in constraints.txt: unconstrained, pip takes a build with gigabytes of CUDA.
+# constraints.txt pins the versions that were tested together, torch among them.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools

@@ -10,7 +10,7 @@ the class. An unlabelled **deployment set** does contain every source. Support-m
     clustering  divide the deployment set, helped by labels, so that balanced *bags* can be drawn from it
     bags        training bags fill the slots of a missing source from the same class
     matching    an encoder x -> (z, s~) and a set-discriminator that tells training bags from deployment bags on z:
-                when it cannot, z no longer shows the subgroup
+                when it cannot, z no longer shows the subgroup within classes that lack sources
     classifier  y from z
     metrics     success is *robust accuracy*, the minimum accuracy over subgroups
 
