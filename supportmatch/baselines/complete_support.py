@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
 
-from supportmatch.data.containers import Rows
-from supportmatch.data.inputs import FeatureReader, Features
+from supportmatch.baselines.interface import Baseline
+from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.errors import ConfigError
 from supportmatch.sources import Label
 
 
-class CompleteSupportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class CompleteSupportClassifier(Baseline):
     """Class-balanced logistic regression on the subgroups whose classes are all present.
 
     Within such a subgroup the label cannot be read off the subgroup, so nothing spurious is learned. It works where
@@ -36,18 +34,7 @@ class CompleteSupportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.subgroup_names = subgroup_names
         self.class_names = class_names
 
-    def fit(
-        self,
-        X: Features,
-        y: Sequence[Label] | NDArray[Any],
-        subgroup: Sequence[Label] | NDArray[Any],
-        X_deploy: Features | None = None,
-    ) -> CompleteSupportClassifier:
-        """Train on labelled rows; of `X_deploy` only the names of categories are read, so that they can be encoded."""
-        self.reader_ = FeatureReader.fit(X, X_deploy)
-        train = self.reader_.read_labeled(
-            X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names
-        )
+    def _learn(self, train: Labeled) -> None:
         complete = [s for s in range(train.grid.n_subgroups) if train.support.is_complete_subgroup(s)]
         if not complete:
             raise ConfigError(
@@ -57,20 +44,10 @@ class CompleteSupportClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         chosen = train.take(np.isin(train.s, complete))
         self.model_ = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1_000))
         self.model_.fit(_flat(chosen), chosen.y)
-        self.classes_ = np.array(train.grid.classes)
-        return self
 
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
-        """Return class probabilities, rows x classes."""
-        check_is_fitted(self, "model_")
-        probabilities: NDArray[np.float64] = self.model_.predict_proba(_flat(self.reader_.read(X)))
+    def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
+        probabilities: NDArray[np.float64] = self.model_.predict_proba(_flat(rows))
         return probabilities
-
-    def predict(self, X: Features) -> NDArray[Any]:
-        """Return class names."""
-        best = self.predict_proba(X).argmax(axis=1)
-        names: NDArray[Any] = self.classes_[best]
-        return names
 
 
 def _flat(rows: Rows) -> NDArray[Any]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
+from supportmatch.baselines.interface import Baseline
 from supportmatch.classifier import predict_rows, train_network
 from supportmatch.config import ClassifierConfig
-from supportmatch.data.inputs import FeatureReader, Features
+from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import progress_bar
 from supportmatch.seeding import check_seed, seeded_initialisation
 from supportmatch.sources import Label
 
 
-class ErmClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class ErmClassifier(Baseline):
     """Cross-entropy on training rows alone, with the same balanced sampling as support-matching.
 
     Args:
@@ -49,18 +47,7 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Features,
-        y: Sequence[Label] | NDArray[Any],
-        subgroup: Sequence[Label] | NDArray[Any],
-        X_deploy: Features | None = None,
-    ) -> ErmClassifier:
-        """Train on labelled rows; of `X_deploy` only the names of categories are read, so that they can be encoded."""
-        self.reader_ = FeatureReader.fit(X, X_deploy)
-        train = self.reader_.read_labeled(
-            X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names
-        )
+    def _learn(self, train: Labeled) -> None:
         widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
         config = ClassifierConfig(epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60))
         seed = check_seed(self.random_state)
@@ -68,16 +55,6 @@ class ErmClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sc
             network = build_backbone(train.feature_shape, train.grid.n_classes, widths)
         with progress_bar("ERM", enabled=self.verbose) as report:
             self.network_ = train_network(network, train, config, seed, report)
-        self.classes_ = np.array(train.grid.classes)
-        return self
 
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
-        """Return class probabilities, rows x classes."""
-        check_is_fitted(self, "network_")
-        return predict_rows(self.network_, self.reader_.read(X))
-
-    def predict(self, X: Features) -> NDArray[Any]:
-        """Return class names."""
-        best = self.predict_proba(X).argmax(axis=1)
-        names: NDArray[Any] = self.classes_[best]
-        return names
+    def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
+        return predict_rows(self.network_, rows)

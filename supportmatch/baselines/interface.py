@@ -1,0 +1,53 @@
+"""What every comparison shares: it reads labelled rows like the estimator does, and predicts names from rows alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from supportmatch.data.containers import Labeled, Unlabeled
+from supportmatch.data.inputs import FeatureReader, Features
+from supportmatch.sources import Label
+
+BaselineT = TypeVar("BaselineT", bound="Baseline")
+Names = Sequence[Label] | NDArray[Any]
+
+
+class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier of labelled rows; a subclass says how rows are learned from and judged."""
+
+    subgroup_names: Sequence[Label] | None
+    class_names: Sequence[Label] | None
+
+    @abstractmethod
+    def _learn(self, train: Labeled) -> None:
+        """Learn from the training set."""
+
+    @abstractmethod
+    def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
+        """Return class probabilities, rows x classes."""
+
+    def fit(self: BaselineT, X: Features, y: Names, subgroup: Names, X_deploy: Features | None = None) -> BaselineT:
+        """Train on labelled rows; of `X_deploy` only the names of categories are read, so that they can be encoded."""
+        reader = FeatureReader.fit(X, X_deploy)
+        train = reader.read_labeled(X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names)
+        self._learn(train)
+        self.reader_, self.classes_ = reader, np.array(train.grid.classes)
+        return self
+
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+        """Return class probabilities, rows x classes in the order of `classes_`."""
+        check_is_fitted(self, "reader_")
+        return self._judge(self.reader_.read(X))
+
+    def predict(self, X: Features) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.classes_[best]
+        return names
