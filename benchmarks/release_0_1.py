@@ -148,24 +148,24 @@ def _score_clusters(problem: Problem, ids: Any) -> dict[str, Any]:
     return cluster_quality(ids, problem.oracle_sources, support).to_json()
 
 
-def read_rows() -> list[dict[str, Any]]:
+def read_rows(path: Path = ROWS) -> list[dict[str, Any]]:
     """Return every row on disk."""
-    return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def run_missing(settings: list[str], methods: list[str], seeds: list[int], jobs: int, threads: int) -> None:
+def run_missing(path: Path, settings: list[str], methods: list[str], seeds: list[int], jobs: int, threads: int) -> None:
     """Run whatever has no row yet; each row is on disk before the next is waited for."""
-    done = {(row["setting"], row["method"], row["seed"]) for row in read_rows()}
+    done = {(row["setting"], row["method"], row["seed"]) for row in read_rows(path)}
     wanted = [
         (setting, method, seed)
         for setting, method, seed in product(settings, methods, seeds)
         if (setting, method, seed) not in done and _is_compared(setting, method, seed)
     ]
-    ROWS.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     failed = 0
     # One run per process, so that peak memory is the run's own.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
-    with pool, ROWS.open("a", encoding="utf-8") as file:
+    with pool, path.open("a", encoding="utf-8") as file:
         futures = {pool.submit(run_one, *task, threads): task for task in wanted}
         for future in as_completed(futures):
             name = " ".join(map(str, futures[future]))
@@ -318,10 +318,11 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--threads", type=int, default=1, help="threads of each run")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="file that rows are read from and added to")
     parser.add_argument("--table", action="store_true", help="only rewrite the table")
     chosen = parser.parse_args()
     if not chosen.table:
-        run_missing(chosen.settings, chosen.methods, chosen.seeds, chosen.jobs, chosen.threads)
+        run_missing(chosen.rows, chosen.settings, chosen.methods, chosen.seeds, chosen.jobs, chosen.threads)
     write_tables()
 
 
