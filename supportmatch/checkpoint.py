@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -31,7 +32,7 @@ from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.history import History
 from supportmatch.matching import EncoderPlayer
 from supportmatch.networks.encoders import build_decoder, build_encoder
-from supportmatch.sources import SourceGrid
+from supportmatch.sources import Label, SourceGrid
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,6 +59,8 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
         "own_decoder": model.decoder is not None,
         "code_size": model.encoder_.z_size + model.encoder_.side,
         "random_state": model.seed_,
+        "subgroup_names": _listed(model.subgroup_names),
+        "class_names": _listed(model.class_names),
         "bag_notes": model.bag_notes_,
         "audit": model.audit_.to_json() if hasattr(model, "audit_") else None,
     }
@@ -90,6 +93,11 @@ def load_model(
     return model
 
 
+def _listed(names: Sequence[Label] | None) -> list[Label] | None:
+    """Return declared names as JSON can hold them."""
+    return None if names is None else [name.item() if isinstance(name, np.generic) else name for name in names]
+
+
 def _rebuild(
     description: dict[str, Any], encoder: nn.Module | None, decoder: nn.Module | None
 ) -> SupportMatchingClassifier:
@@ -101,8 +109,8 @@ def _rebuild(
     if (table is None) != (len(shape) == 3):
         raise ValueError("tables have a table encoder, images have none")
     model = SupportMatchingClassifier(
-        subgroup_names=grid.subgroups,
-        class_names=grid.classes,
+        subgroup_names=description["subgroup_names"],
+        class_names=description["class_names"],
         config=config,
         encoder=encoder,
         decoder=decoder,
@@ -137,29 +145,42 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     With `overwrite` an existing folder is replaced, but only one that this package wrote: it must bear our mark.
     """
     folder = folder.resolve()
-    if folder.exists() and not overwrite:
-        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
-    if folder.exists() and not (folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir()))):
-        raise ModelFileError(f"{folder} was not written by supportmatch and is not overwritten: choose another folder.")
+    _check_free(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    old = draft / "replaced"
+    draft = folder.with_name(f".{folder.name}-{uuid4().hex[:12]}")
+    draft.mkdir()
     try:
         yield draft
         (draft / MARK).write_text("This folder was written by supportmatch, which may replace it.\n", encoding="utf-8")
-        draft.chmod(0o755)
-        if folder.exists():
-            old = draft.with_name(f"{draft.name}-old")
-            os.replace(folder, old)
-        try:
-            os.replace(draft, folder)
-        except OSError:
-            if old.exists():
-                os.replace(old, folder)
-            raise
+        _check_free(folder, overwrite)  # again: the block may have taken minutes
+        _swap(draft, folder)
     finally:
-        for leftover in (draft, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    """Refuse to take a name that is in use by anything but an empty folder or, on request, one of ours."""
+    if not folder.exists():
+        return
+    if not overwrite:
+        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).is_file()):
+        raise ModelFileError(f"{folder} was not written by supportmatch and is not overwritten: choose another folder.")
+
+
+def _swap(draft: Path, folder: Path) -> None:
+    """Give the draft its final name; what had the name before goes only once the draft stands."""
+    if not folder.exists():
+        os.replace(draft, folder)
+        return
+    old = draft.with_name(f"{draft.name}-old")
+    os.replace(folder, old)
+    try:
+        os.replace(draft, folder)
+    except BaseException:  # also an interrupt: the old folder must come back
+        os.replace(old, folder)
+        raise
+    shutil.rmtree(old)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

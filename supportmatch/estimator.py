@@ -39,7 +39,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     """A classifier for subgroups that the labels never showed.
 
     Fit it on labelled rows, their subgroups, and unlabelled rows from where it will be used. `predict` then needs rows
-    alone. Everything in between stays on the object: `audit_`, `clusters_`, `history_`, `encoder_`, `classifier_`.
+    alone. Everything in between stays on the object: `audit_`, `clusters_` (not saved with the
+    model), `history_`, `encoder_`, `classifier_`.
 
     Args:
         subgroup_names: Every subgroup expected at deployment, also those without training rows. By default those that
@@ -60,7 +61,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         config: str | Config = "auto",
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
         self.subgroup_names = subgroup_names
@@ -122,18 +123,21 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def transform(self, X: Features) -> NDArray[np.float32]:
         """Return z, the representation that the classifier sees."""
-        check_is_fitted(self, "classifier_")
+        check_is_fitted(self)
         return transform_rows(self.encoder_, self.reader_.read(X))
 
     def evaluate(self, X: Features, y: Names, subgroup: Names) -> Evaluation:
         """Measure predictions on labelled rows: per source, per subgroup, robust accuracy, with intervals."""
+        check_is_fitted(self)
+        if self.grid_.subgroups == _NO_SUBGROUPS:
+            raise ConfigError("the model was fitted without subgroups, so it knows none to measure by: see `metrics`.")
         return evaluate_names(self.predict(X), y, subgroup, self.grid_)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the fitted model to a folder: safetensors and JSON, complete or not at all."""
         from supportmatch.checkpoint import save_model
 
-        check_is_fitted(self, "classifier_")
+        check_is_fitted(self)
         save_model(self, Path(folder), overwrite=overwrite)
 
     def _fit_without_matching(self, X: Features, y: Names, subgroup: Names | None) -> SupportMatchingClassifier:
@@ -152,8 +156,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             self.audit_ = audit_sources(train)
         self.config_ = self._resolve(train)
         settings = self.config_.matching.model_copy(update={"adversarial_weight": 0.0, "subgroup_weight": 0.0})
-        self.config_ = self.config_.model_copy(update={"matching": settings})
-        return self._fit_stages(train, Unlabeled(train.x, train.layout), None)
+        unmatched = self.config_.model_copy(update={"matching": settings})
+        return self._fit_stages(train, Unlabeled(train.x, train.layout), None, unmatched)
 
     def _read(self, X: Features, y: Names, subgroup: Names, X_deploy: Features) -> tuple[Labeled, Unlabeled]:
         """Pass the gate and settle the configuration."""
@@ -168,9 +172,12 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
 
-    def _fit_stages(self, train: Labeled, deploy: Unlabeled, groups: Ids | None) -> SupportMatchingClassifier:
+    def _fit_stages(
+        self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
+    ) -> SupportMatchingClassifier:
         """Draw bags, match supports, train the classifier."""
-        bags, seed = self.config_.bags, self.seed_
+        config = config or self.config_
+        bags, seed = config.bags, self.seed_
         train_bags = TrainingBags.of(train, bags.n_bags, bags.bag_size, seed)
         deploy_bags: DeploymentBags = PlainBags(len(deploy), bags.n_bags, bags.bag_size, seed)
         self.bag_notes_ = [describe_balance(bags.bag_size, train.grid.n_sources, "training sources")]
@@ -183,16 +190,19 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 deploy,
                 train_bags,
                 deploy_bags,
-                self.config_,
+                config,
                 seed,
                 encoder=self.encoder,
                 decoder=self.decoder,
                 report=report,
             )
         with progress_bar("classifier", enabled=self.verbose) as report:
-            self.classifier_ = fit_classifier(self.encoder_, train, self.config_.classifier, seed, report)
+            self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
         self.grid_ = train.grid
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "grid_")  # the last thing that a fit sets
 
     @property
     def classes_(self) -> NDArray[Any]:

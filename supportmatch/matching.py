@@ -148,7 +148,7 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
     if config.norm_weight:
         terms["norm"] = (config.norm_weight, norm_penalty(z))
     total = sum((weight * term for weight, term in terms.values()), start=z.new_zeros(()))
-    if not total.requires_grad:
+    if not (z.requires_grad and total.requires_grad):
         raise ConfigError(
             "no term of the objective can move the encoder: give it a decoder or parameters that are not frozen, or "
             "raise `class_weight` or `adversarial_weight`."

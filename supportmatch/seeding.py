@@ -33,7 +33,7 @@ def stream(seed: int, name: str, *counters: int) -> np.random.Generator:
 
 
 def check_seed(random_state: object) -> int:
-    """Return the seed that a `random_state` stands for: a number itself; None or a generator give a fresh one."""
+    """Return the seed that a `random_state` stands for: a number itself; None or a `RandomState` give a fresh one."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))
     if isinstance(random_state, np.random.RandomState):

@@ -350,3 +350,36 @@ def test_an_empty_folder_may_be_filled(model: SupportMatchingClassifier, tmp_pat
     (tmp_path / "empty").mkdir()
     model.save(tmp_path / "empty", overwrite=True)
     assert (tmp_path / "empty" / MODEL).is_file()
+
+
+def test_an_interrupt_while_renaming_leaves_the_old_model(
+    model: SupportMatchingClassifier, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, replace = contents(folder), checkpoint.os.replace
+
+    def interrupt_once(source: Path, target: Path) -> None:
+        if Path(target) == folder:
+            monkeypatch.setattr(checkpoint.os, "replace", replace)
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(checkpoint.os, "replace", interrupt_once)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(folder, overwrite=True)
+    assert contents(folder) == before
+
+
+def test_a_folder_that_appears_during_the_work_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with pytest.raises(ModelFileError), checkpoint.new_folder(target):  # noqa: PT012
+        target.mkdir()
+        (target / "precious").write_text("mine")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "precious"]
+
+
+def test_a_loaded_model_can_be_fitted_again_with_matching(tmp_path: Path) -> None:
+    with pytest.warns(SupportMatchWarning):
+        SupportMatchingClassifier(config=TINY).fit(X, Y).save(tmp_path / "model")
+    again = load_model(tmp_path / "model").fit(X, Y, S, X_DEPLOY)
+    expected = SupportMatchingClassifier(config=TINY).fit(X, Y, S, X_DEPLOY)
+    np.testing.assert_array_equal(again.predict_proba(X), expected.predict_proba(X))

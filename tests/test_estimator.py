@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from supportmatch.config import (
@@ -168,7 +169,9 @@ def test_labels_alone_give_an_ordinary_classifier_and_a_warning() -> None:
     ):
         model = model_of().fit(X, Y)
     check_outputs(model, X_TEST, 40)
-    assert model.config_.matching.adversarial_weight == 0
+    assert "adversarial" not in model.history_.rows[0]
+    with pytest.raises(ConfigError, match="without subgroups"):
+        model.evaluate(X_TEST, SOURCES.test.y, SOURCES.test.s)
 
 
 def test_no_deployment_rows_give_an_ordinary_classifier_and_a_warning() -> None:
@@ -395,6 +398,8 @@ def test_a_refused_second_fit_leaves_no_mixture_of_two_models() -> None:
         model.fit(2 * X, Y, S, X_DEPLOY[:3])
     with pytest.raises(NotFittedError):
         model.predict(X_TEST)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
 
 
 def test_evaluate_measures_by_name(fitted: SupportMatchingClassifier) -> None:
@@ -402,10 +407,18 @@ def test_evaluate_measures_by_name(fitted: SupportMatchingClassifier) -> None:
     assert result.accuracy == pytest.approx(np.mean(fitted.predict(X_TEST) == SOURCES.test.y))
 
 
-def test_labels_of_mixed_types_are_refused() -> None:
-    mixed = np.array([*Y[:-1].tolist(), "one"], dtype=object)
+@pytest.mark.parametrize("kind", [list, lambda names: np.array(names, dtype=object)])
+def test_labels_of_mixed_types_are_refused(kind: Any) -> None:
     with pytest.raises(ShapeError, match="mixes names"):
-        model_of().fit(X, mixed, S, X_DEPLOY)
+        model_of().fit(X, kind([*Y[:-1].tolist(), "one"]), S, X_DEPLOY)
+
+
+@pytest.mark.parametrize("kind", [list, lambda names: pd.Series(names, dtype="string")])
+@pytest.mark.parametrize("nothing", [np.nan, None, pd.NA])
+def test_labels_that_are_missing_are_refused_and_never_become_a_class(kind: Any, nothing: Any) -> None:
+    names = [*np.where(Y[:-1] == 0, "low", "high").tolist(), nothing]
+    with pytest.raises(NotFiniteError, match="missing values"):
+        model_of().fit(X, kind(names), S, X_DEPLOY)
 
 
 def test_images_in_whole_numbers_other_than_bytes_are_refused() -> None:

@@ -244,6 +244,11 @@ def test_an_encoder_that_no_term_can_move_is_refused(frozen: bool) -> None:
         play(config, encoder=own_encoder().requires_grad_(not frozen))
 
 
+def test_a_wholly_frozen_encoder_is_refused_although_the_predictors_could_move() -> None:
+    with pytest.raises(ConfigError, match="can move the encoder"):
+        play(settings(), encoder=own_encoder().requires_grad_(False))
+
+
 def test_frozen_parameters_stay_frozen_and_the_others_move() -> None:
     encoder = own_encoder()
     encoder[0].requires_grad_(False)

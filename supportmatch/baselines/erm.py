@@ -37,7 +37,7 @@ class ErmClassifier(Baseline):
         class_names: Sequence[Label] | None = None,
         widths: tuple[int, ...] | None = None,
         epochs: int | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
         self.subgroup_names = subgroup_names

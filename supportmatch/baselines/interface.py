@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ BaselineT = TypeVar("BaselineT", bound="Baseline")
 Names = Sequence[Label] | NDArray[Any]
 
 
-class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class Baseline(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier of labelled rows; a subclass says how rows are learned from and judged."""
 
     subgroup_names: Sequence[Label] | None
@@ -40,6 +40,11 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         self._learn(train)
         self.reader_, self.classes_ = reader, np.array(train.grid.classes)
         return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of a table as it was given, or pixels times channels of an image."""
+        return self.reader_.n_features
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes in the order of `classes_`."""

@@ -220,15 +220,16 @@ def _plain(names: Sequence[Label] | NDArray[Any]) -> list[Label]:
 
 
 def _check_names(names: Sequence[Label] | NDArray[Any], what: str, n_rows: int) -> NDArray[Any]:
-    array = np.asarray(names)
+    # Not np.asarray at once: it would turn a list that mixes numbers, words and NaN into words.
+    array = np.asarray(names, dtype=None if hasattr(names, "dtype") else object)
     if array.shape != (n_rows,):
         raise ShapeError(
             f"`{what}` must hold one name for each of the {n_rows} rows, but has shape {array.shape}: check that both "
             "come from the same rows."
         )
-    kinds = sorted({type(name).__name__ for name in array.tolist() if name is not None and name == name})  # noqa: PLR0124
-    if len(kinds) > 1:
-        raise ShapeError(f"`{what}` mixes names of the types {' and '.join(kinds)}: use one type, strings for example.")
     if pd.isna(array).any():
         raise NotFiniteError(f"`{what}` holds missing values: drop the rows without a {what}, or name them.")
-    return array
+    kinds = sorted({type(name).__name__ for name in array.tolist()})
+    if len(kinds) > 1:
+        raise ShapeError(f"`{what}` mixes names of the types {' and '.join(kinds)}: use one type, strings for example.")
+    return np.array(array.tolist())
