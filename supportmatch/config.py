@@ -201,6 +201,19 @@ _PAPER_MNIST = MatchingConfig(
     decay_from=1.0,
     averaging=0.0,
 )
+_TABLE_MATCHING = MatchingConfig(
+    steps=1_500,
+    learning_rate=1e-3,
+    decay_from=1.0,
+    reconstruction_weight=1.0,
+    adversarial_weight=0.3,
+    class_weight=0.0,
+    subgroup_weight=0.0,
+    norm_weight=0.0,
+    adversarial_loss="as-run",
+    stop_gradient=True,
+    side_channel="raw",
+)
 
 PRESETS: dict[str, Config] = {
     "images": Config(),
@@ -209,19 +222,7 @@ PRESETS: dict[str, Config] = {
         bags=BagConfig(n_bags=32, bag_size=8),
         autoencoder=_LEAN_TABLE,
         discriminator=_LEAN_TABLE_DISCRIMINATOR,
-        matching=MatchingConfig(
-            steps=1_500,
-            learning_rate=1e-3,
-            decay_from=1.0,
-            reconstruction_weight=1.0,
-            adversarial_weight=0.3,  # at 1 some seeds on Adult lose the class along with the subgroup
-            class_weight=0.0,
-            subgroup_weight=0.0,
-            norm_weight=0.0,
-            adversarial_loss="as-run",
-            stop_gradient=True,
-            side_channel="raw",
-        ),
+        matching=_TABLE_MATCHING,
     ),
     "paper-cmnist-sb": Config(
         clustering=_paper_ranks(4_050, 900),
@@ -260,20 +261,14 @@ PRESETS: dict[str, Config] = {
         bags=BagConfig(n_bags=64, bag_size=8),
         autoencoder=_LEAN_TABLE,
         discriminator=_LEAN_TABLE_DISCRIMINATOR.model_copy(update={"gate_size": 128}),
-        matching=MatchingConfig(
-            steps=5_000,
-            learning_rate=1e-3,
-            decay_from=1.0,
-            discriminator_updates=3,
-            discriminator_learning_rate=3e-4,
-            reconstruction_weight=1.0,
-            class_weight=0.0,
-            subgroup_weight=0.0,
-            norm_weight=0.0,
-            adversarial_loss="as-run",
-            stop_gradient=True,
-            side_channel="raw",
-            averaging=0.0,
+        matching=_TABLE_MATCHING.model_copy(
+            update={
+                "steps": 5_000,
+                "discriminator_updates": 3,
+                "discriminator_learning_rate": 3e-4,
+                "adversarial_weight": 1.0,
+                "averaging": 0.0,
+            }
         ),
         classifier=ClassifierConfig(sampling="sources"),
     ),

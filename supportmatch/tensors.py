@@ -18,7 +18,7 @@ from supportmatch.sources import Ids
 def read_rows(rows: Rows, which: Ids | slice) -> Tensor:
     """Return the chosen rows as a float tensor; bytes 0-255 become 0-1."""
     batch = torch.from_numpy(np.ascontiguousarray(rows.x[which]))
-    return batch.float().div_(255) if rows.x.dtype == np.uint8 else batch
+    return batch.float().div_(255) if rows.is_bytes else batch
 
 
 def iterate_rows(rows: Rows, batch_size: int = 1_024) -> Iterator[Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -90,6 +90,11 @@ class Rows:
     def is_images(self) -> bool:
         """Whether the rows are images."""
         return self.x.ndim == 4
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the rows are images in bytes (0-255), which are scaled to 0-1 when read."""
+        return self.x.dtype == np.uint8
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -182,36 +187,42 @@ def check_labeled(
     return train
 
 
-def check_unlabeled(x: NDArray[Any], like: Rows, min_rows: int = 1) -> Unlabeled:
-    """Turn user features into a deployment set whose rows look like those of `like`."""
+class RowKind(Protocol):
+    """Whatever knows what training rows look like: the rows themselves, or a reader fitted on them."""
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether rows are images in bytes (0-255)."""
+
+    @property
+    def layout(self) -> TableLayout | None:
+        """Which columns of a table are one-hot blocks."""
+
+
+def check_unlabeled(x: NDArray[Any], like: RowKind, what: str = "deployment", min_rows: int = 1) -> Unlabeled:
+    """Turn user features into rows without labels that have the shape and scale of the training rows."""
     rows = Unlabeled(x, like.layout)
-    check_alike(rows, like.feature_shape, like.x.dtype == np.uint8, "deployment")
-    check_enough(rows, min_rows)
-    return rows
-
-
-def check_alike(rows: Rows, feature_shape: tuple[int, ...], is_bytes: bool, what: str) -> None:
-    """Refuse rows whose shape or scale is not that of the training rows."""
-    if rows.feature_shape != feature_shape:
+    if rows.feature_shape != like.feature_shape:
         raise FeatureMismatchError(
             f"{what} features must have the shape of training features, but one row has shape {rows.feature_shape} "
-            f"where training has {feature_shape}: use the same columns or image size."
+            f"where training has {like.feature_shape}: use the same columns or image size."
         )
-    if rows.is_images and (rows.x.dtype == np.uint8) != is_bytes:
+    if rows.is_bytes != like.is_bytes:
         kinds = ("floats", "bytes (uint8)")
         raise FeatureMismatchError(
-            f"{what} images are {kinds[not is_bytes]} where training images are {kinds[is_bytes]}, so their scales "
-            "differ: pass both as uint8 (0-255) or both as floats on one scale."
+            f"{what} images are {kinds[rows.is_bytes]} where training images are {kinds[like.is_bytes]}, so their "
+            "scales differ: pass both as uint8 (0-255) or both as floats on one scale."
         )
-
-
-def check_enough(rows: Rows, min_rows: int) -> None:
-    """Refuse a deployment set that is too small."""
     if len(rows) < min_rows:
         raise TooFewDeploymentRowsError(
             f"the deployment set has {len(rows)} rows, but at least {min_rows} are needed to draw balanced bags from "
             "it: collect more unlabelled rows or use fewer or smaller bags."
         )
+    return rows
 
 
 def _plain(names: Sequence[Label] | NDArray[Any]) -> list[Label]:

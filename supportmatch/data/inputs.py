@@ -14,9 +14,8 @@ from supportmatch.data.containers import (
     Labeled,
     TableLayout,
     Unlabeled,
-    check_alike,
-    check_enough,
     check_labeled,
+    check_unlabeled,
 )
 from supportmatch.data.tables import TableEncoder
 from supportmatch.errors import FeatureMismatchError, ShapeError
@@ -80,10 +79,7 @@ class FeatureReader:
 
     def read(self, X: Features, what: str = "new", min_rows: int = 1) -> Unlabeled:
         """Return rows without labels, which must look like those of the training set."""
-        rows = Unlabeled(self._read(X, what), self.layout)
-        check_alike(rows, self.feature_shape, self.is_bytes, what)
-        check_enough(rows, min_rows)
-        return rows
+        return check_unlabeled(self._read(X, what), self, what, min_rows)
 
     def _read(self, X: Features, what: str) -> NDArray[Any]:
         if self.table_encoder:
