@@ -29,7 +29,7 @@ check: setup
 	$(BIN)/mypy
 
 bench: setup
-	$(BIN)/python benchmarks/release_0_1.py
+	$(BIN)/supportmatch bench run --setting all --methods all --seeds 0-4 --out benchmarks/experiments --workers 2
 
 clean:
 	rm -rf .venv demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -54,6 +54,7 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
         "grid": asdict(model.grid_),
         "feature_shape": model.reader_.feature_shape,
         "is_bytes": model.reader_.is_bytes,
+        "is_signed_bytes": model.reader_.is_signed_bytes,
         "table_encoder": encoder.to_json() if encoder else None,
         "own_encoder": model.encoder is not None,
         "own_decoder": model.decoder is not None,
@@ -129,7 +130,10 @@ def _rebuild(
     ).eval()
     model.classifier_ = build_classifier(model.encoder_.z_size, grid.n_classes, config.classifier).eval()
     model.reader_ = FeatureReader(
-        TableEncoder.from_json(table) if table else None, shape, bool(description["is_bytes"])
+        TableEncoder.from_json(table) if table else None,
+        shape,
+        bool(description["is_bytes"]),
+        bool(description.get("is_signed_bytes")),  # absent from models of 0.1.0
     )
     model.config_, model.grid_, model.seed_ = config, grid, int(description["random_state"])
     model.bag_notes_ = [str(note) for note in description["bag_notes"]]

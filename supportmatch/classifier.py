@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from supportmatch.matching import EncoderPlayer
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import Report, silent
 from supportmatch.seeding import seeded_initialisation
+from supportmatch.sources import Ids
 from supportmatch.tensors import as_ids, iterate_rows, read_rows, threads_for
 
 
@@ -62,18 +65,32 @@ def build_classifier(z_size: int, n_classes: int, config: ClassifierConfig, seed
         return nn.Sequential(Standardise(z_size), *build_backbone((z_size,), n_classes, config.hidden))
 
 
+Loss = Callable[[Tensor, Ids], Tensor]
+"""From the logits of a batch and the numbers of its rows in the training set to the scalar that is minimised."""
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
+
+
 def train_network(
-    network: nn.Sequential, train: Labeled, config: ClassifierConfig, seed: int, report: Report = silent
-) -> nn.Sequential:
-    """Minimise cross-entropy over balanced batches with Adam; an epoch is as many rows as the training set has."""
-    batches = _batches(train, config, seed)
+    network: NetworkT,
+    train: Labeled,
+    config: ClassifierConfig,
+    seed: int,
+    report: Report = silent,
+    loss_of: Loss | None = None,
+) -> NetworkT:
+    """Minimise a loss over batches with Adam; an epoch is as many rows as the training set has.
+
+    The loss is cross-entropy unless another is given.
+    """
+    batches = batches_of(train, config, seed)
     n_steps = config.epochs * ceil(len(train) / config.batch_size)
     optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
     network.train()
     with threads_for(train):
         for step in range(n_steps):
             rows = batches.draw(step).reshape(-1)
-            loss = cross_entropy(network(read_rows(train, rows)), as_ids(train.y[rows]))
+            logits = network(read_rows(train, rows))
+            loss = cross_entropy(logits, as_ids(train.y[rows])) if loss_of is None else loss_of(logits, rows)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -94,7 +111,8 @@ def predict_rows(network: nn.Module, rows: Rows) -> NDArray[np.float64]:
     return np.concatenate(probabilities)
 
 
-def _batches(train: Labeled, config: ClassifierConfig, seed: int) -> TrainingBags | GroupedBags | PlainBags:
+def batches_of(train: Labeled, config: ClassifierConfig, seed: int) -> TrainingBags | GroupedBags | PlainBags:
+    """Return the sampler of training batches that the configuration asks for."""
     size, purpose = config.batch_size, "classifier batches"
     if config.sampling == "pi":
         return TrainingBags.of(train, 1, size, seed, purpose)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import supportmatch
+from supportmatch.bench.cli import app as bench_app
 from supportmatch.errors import SupportMatchError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench_app, name="bench")
 
 
 class DemoSetting(str, Enum):

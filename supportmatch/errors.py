@@ -55,5 +55,13 @@ class ModelFileError(SupportMatchError):
     """A model folder that is incomplete, altered, or written by another version."""
 
 
+class DataFolderError(SupportMatchError):
+    """A folder of data that is not given, not there, incomplete or damaged."""
+
+
+class ResultFileError(SupportMatchError):
+    """A file among the results that is torn or was not written by the benchmark."""
+
+
 class SupportMatchWarning(UserWarning):
     """Something the user should know that does not stop the work: a dying cluster, training without matching."""

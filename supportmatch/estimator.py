@@ -20,7 +20,7 @@ from supportmatch.config import Config, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
-from supportmatch.matching import match_supports
+from supportmatch.matching import EncoderPlayer, Game, match_supports
 from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import progress_bar
 from supportmatch.seeding import check_seed
@@ -167,7 +167,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         )
         self.config_ = self._resolve(train)
         # One bag must not consist of repetitions, and every source needs a few rows to be found at all.
-        min_rows = max(self.config_.bags.bag_size, 10 * train.grid.n_sources)
+        min_rows = max(self.config_.bags.bag_size, 5 * train.grid.n_sources)
         deploy = self.reader_.read(X_deploy, "deployment", min_rows)
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
@@ -195,11 +195,15 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 encoder=self.encoder,
                 decoder=self.decoder,
                 report=report,
+                watch=self._watch,
             )
         with progress_bar("classifier", enabled=self.verbose) as report:
             self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
         self.grid_ = train.grid
         return self
+
+    def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
+        """Look at the game after every step: for experiments that show how z came about."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "grid_")  # the last thing that a fit sets

@@ -6,6 +6,7 @@ the detached codes (`step_discriminator`), and then moves the encoder, decoder a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from math import isfinite
@@ -166,6 +167,10 @@ def play_step(game: Game, batch: Batch) -> dict[str, float]:
     return {**told, **step_encoder(game, batch, code)}
 
 
+Watch = Callable[[int, EncoderPlayer, Game], None]
+"""Looks at the step just made, the averaged encoder side, and the game; it must change nothing."""
+
+
 def match_supports(
     train: Labeled,
     deploy: Unlabeled,
@@ -177,6 +182,7 @@ def match_supports(
     encoder: nn.Module | None = None,
     decoder: nn.Module | None = None,
     report: Report = silent,
+    watch: Watch | None = None,
 ) -> tuple[EncoderPlayer, History]:
     """Play the game and return the encoder side (averaged weights) and what happened.
 
@@ -190,6 +196,7 @@ def match_supports(
         encoder: A user's network from rows to flat codes, instead of the built one.
         decoder: A user's network from codes to rows. A user's encoder without a decoder trains without reconstruction.
         report: Told about progress.
+        watch: Shown both players after every step.
     """
     game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
     settings, history = config.matching, History()
@@ -207,6 +214,8 @@ def match_supports(
             history.append(step, **values)
             _update_average(average, game.player, settings.averaging, step)
             report(step + 1, settings.steps)
+            if watch is not None:
+                watch(step, average, game)
     if not all(p.isfinite().all() for p in average.parameters()):
         _check_finite({"weight": float("nan")}, settings.steps - 1)
     return average.eval(), history

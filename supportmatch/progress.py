@@ -30,6 +30,13 @@ def progress_bar(stage: str, *, enabled: bool) -> Iterator[Report]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    # Steps may take minutes each, so speed is judged over an hour instead of the last half minute.
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        speed_estimate_period=3_600,
+    ) as bar:
         task = bar.add_task(stage, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""From stored rows to batches of floats. Images stay `uint8` in memory and are scaled batch by batch."""
+"""From stored rows to batches of floats. Images stay bytes in memory and are scaled batch by batch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ from supportmatch.sources import Ids
 
 
 def read_rows(rows: Rows, which: Ids | slice) -> Tensor:
-    """Return the chosen rows as a float tensor; bytes 0-255 become 0-1."""
+    """Return the chosen rows as a float tensor; bytes become [0, 1], signed bytes [-1, 1]."""
     batch = torch.from_numpy(np.ascontiguousarray(rows.x[which]))
+    if rows.is_signed_bytes:
+        return batch.float().add_(0.5).div_(127.5)
     return batch.float().div_(255) if rows.is_bytes else batch
+
+
+def as_shown(images: Tensor, rows: Rows) -> Tensor:
+    """Return images on the scale of `rows` as they are shown: clipped to [0, 1]."""
+    return ((images + 1) / 2 if rows.is_signed_bytes else images).clamp(0, 1)
 
 
 def iterate_rows(rows: Rows, batch_size: int = 1_024) -> Iterator[Tensor]:

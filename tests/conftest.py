@@ -6,7 +6,8 @@ from jaxtyping import install_import_hook
 
 # Before anything imports them: in the modules that handle tensors beartype checks every annotation, shapes included.
 _TENSOR_MODULES = [
-    f"supportmatch.{name}" for name in ("networks", "losses", "matching", "classifier", "clustering.rank_statistics")
+    f"supportmatch.{name}"
+    for name in ("networks", "losses", "matching", "classifier", "clustering.rank_statistics", "pairing")
 ]
 install_import_hook(_TENSOR_MODULES, "beartype.beartype")
 

@@ -207,7 +207,7 @@ BROKEN = np.where(np.arange(N_FEATURES) == 2, np.nan, X)
         ({"class_names": (0, 1, 2)}, (X, Y, S, X_DEPLOY), MissingClassError, "class 2 .*add labels for them or drop"),
         ({}, (X, Y, np.ones_like(S), X_DEPLOY), TooFewSubgroupsError, "declare every subgroup .* `subgroup_names`"),
         ({}, (X, np.ones_like(Y), S, X_DEPLOY), TooFewClassesError, "check the label column"),
-        ({}, (X, Y, S, X_DEPLOY[:39]), TooFewDeploymentRowsError, "has 39 rows, but at least 40 .*: collect more"),
+        ({}, (X, Y, S, X_DEPLOY[:19]), TooFewDeploymentRowsError, "has 19 rows, but at least 20 .*: collect more"),
         ({}, (X, Y, S, X_DEPLOY[:, :4]), FeatureMismatchError, "lacks columns 'x4', 'x5': rename, add or drop"),
         ({}, (X, Y, S, as_images(X_DEPLOY)), FeatureMismatchError, "pass the same kind of rows"),
         ({}, (as_images(X), Y, S, X_DEPLOY), FeatureMismatchError, "pass the same kind of rows"),

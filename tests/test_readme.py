@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -30,15 +29,3 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
 def test_every_file_that_the_readme_links_to_exists() -> None:
     for link in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / link).is_file(), link
-
-
-def test_the_tables_of_results_are_what_the_rows_on_disk_say() -> None:
-    spec = importlib.util.spec_from_file_location("release_0_1", ROOT / "benchmarks" / "release_0_1.py")
-    assert spec is not None
-    assert spec.loader is not None
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
-    rows = benchmark.read_rows()
-    assert rows
-    assert (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8") == benchmark.results_table(rows)
-    assert benchmark.README_START + benchmark.readme_table(rows) + benchmark.README_END in README

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from supportmatch.baselines.interface import Baseline
-from supportmatch.data.containers import Labeled, Rows, Unlabeled
+from supportmatch.baselines.simple_models import (
+    SIMPLE_KINDS,
+    SimpleKind,
+    balanced_weights,
+    check_kind,
+    fit_simple_model,
+    flatten_rows,
+    judge_rows,
+)
+from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import ConfigError
 from supportmatch.sources import Label
 
 
 class CompleteSupportClassifier(Baseline):
-    """Class-balanced logistic regression on the subgroups whose classes are all present.
+    """A class-balanced model of the subgroups whose classes are all present. It does not use deployment rows.
 
     Within such a subgroup the label cannot be read off the subgroup, so nothing spurious is learned. It works where
     what separates the classes is the same in every subgroup, and fails where an unseen subgroup looks different.
@@ -26,15 +31,22 @@ class CompleteSupportClassifier(Baseline):
     Args:
         subgroup_names: Every declared subgroup; by default those seen in training.
         class_names: Every class; by default those seen in training.
+        model: `linear` is logistic regression (images pixel by pixel), `boosted` gradient-boosted trees (tables only).
     """
 
     def __init__(
-        self, *, subgroup_names: Sequence[Label] | None = None, class_names: Sequence[Label] | None = None
+        self,
+        *,
+        subgroup_names: Sequence[Label] | None = None,
+        class_names: Sequence[Label] | None = None,
+        model: SimpleKind = "linear",
     ) -> None:
         self.subgroup_names = subgroup_names
         self.class_names = class_names
+        self.model = model
 
-    def _learn(self, train: Labeled) -> None:
+    def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
+        kind = check_kind(self.model, train, SIMPLE_KINDS)
         complete = [s for s in range(train.grid.n_subgroups) if train.support.is_complete_subgroup(s)]
         if not complete:
             raise ConfigError(
@@ -42,13 +54,7 @@ class CompleteSupportClassifier(Baseline):
                 "support-matching, or collect labels for the missing classes of one subgroup."
             )
         chosen = train.take(np.isin(train.s, complete))
-        self.model_ = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1_000))
-        self.model_.fit(_flat(chosen), chosen.y)
+        self.model_ = fit_simple_model(kind, flatten_rows(chosen), chosen.y, balanced_weights(chosen.y))
 
     def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
-        probabilities: NDArray[np.float64] = self.model_.predict_proba(_flat(rows))
-        return probabilities
-
-
-def _flat(rows: Rows) -> NDArray[Any]:
-    return rows.x.reshape(len(rows), -1)
+        return judge_rows(self.model_, rows)

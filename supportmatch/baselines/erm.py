@@ -1,14 +1,17 @@
-"""Empirical risk minimisation: the ordinary classifier, trained on rows balanced like Pi."""
+"""Empirical risk minimisation: the ordinary classifier; and what every comparison that trains a network shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from supportmatch.baselines.interface import Baseline
-from supportmatch.classifier import predict_rows, train_network
+from supportmatch.classifier import Loss, NetworkT, predict_rows, train_network
 from supportmatch.config import ClassifierConfig
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.networks.backbones import build_backbone
@@ -17,8 +20,10 @@ from supportmatch.seeding import check_seed, seeded_initialisation
 from supportmatch.sources import Label
 
 
-class ErmClassifier(Baseline):
-    """Cross-entropy on training rows alone, with the same balanced sampling as support-matching.
+class NetworkBaseline(Baseline):
+    """A network from rows to classes, trained batch by batch; a subclass says which loss is minimised.
+
+    A subclass with arguments of its own takes the shared ones as `**network` and hands them on.
 
     Args:
         subgroup_names: Every declared subgroup; by default those seen in training.
@@ -26,9 +31,15 @@ class ErmClassifier(Baseline):
         widths: Channels per stage (images) or hidden units (tables). None is lean: (16, 32, 64, 128) for images, (35,)
             for tables. The paper's are (64, 128, 256, 512) and (35,).
         epochs: Passes over the training set. None is lean: 10 for images, 60 (the paper's) for tables.
+        batch_size: Rows per update.
+        learning_rate: Adam step size.
+        sampling: `"pi"` balances batches like training bags (the paper's hierarchical balanced sampling), `"sources"`
+            draws equally from every seen source, `"plain"` takes rows as they are.
         random_state: The seed.
         verbose: Show progress.
     """
+
+    network_: nn.Sequential
 
     def __init__(
         self,
@@ -37,6 +48,9 @@ class ErmClassifier(Baseline):
         class_names: Sequence[Label] | None = None,
         widths: tuple[int, ...] | None = None,
         epochs: int | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        sampling: Literal["pi", "sources", "plain"] = "pi",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -44,17 +58,48 @@ class ErmClassifier(Baseline):
         self.class_names = class_names
         self.widths = widths
         self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.sampling = sampling
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, train: Labeled) -> None:
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        # scikit-learn reads only the last constructor, but a method's own arguments come on top of the shared ones.
+        constructors = [kind.__init__ for kind in cls.__mro__ if issubclass(kind, NetworkBaseline)]
+        names = {name for constructor in constructors for name in signature(constructor).parameters}
+        return sorted(names - {"self", "network"})
+
+    def _train(
+        self,
+        train: Labeled,
+        loss_of: Loss | None,
+        build: Callable[[tuple[int, ...], int, tuple[int, ...]], NetworkT],
+    ) -> NetworkT:
+        """Return a network, made by `build` from feature shape, classes and widths, that minimises the loss."""
         widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
-        config = ClassifierConfig(epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60))
+        config = ClassifierConfig(
+            epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60),
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            sampling=self.sampling,
+        )
         seed = check_seed(self.random_state)
-        with seeded_initialisation(seed, "erm"):
-            network = build_backbone(train.feature_shape, train.grid.n_classes, widths)
-        with progress_bar("ERM", enabled=self.verbose) as report:
-            self.network_ = train_network(network, train, config, seed, report)
+        with seeded_initialisation(seed, "erm"):  # one stream for all: comparisons start from the same weights
+            network = build(train.feature_shape, train.grid.n_classes, widths)
+        with progress_bar(type(self).__name__.removesuffix("Classifier"), enabled=self.verbose) as report:
+            return train_network(network, train, config, seed, report, loss_of)
 
     def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
         return predict_rows(self.network_, rows)
+
+
+class ErmClassifier(NetworkBaseline):
+    """Cross-entropy on training rows alone, with the same balanced sampling as support-matching.
+
+    The arguments are those of `NetworkBaseline`.
+    """
+
+    def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
+        self.network_ = self._train(train, None, build_backbone)

@@ -26,18 +26,21 @@ class Baseline(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # sc
     class_names: Sequence[Label] | None
 
     @abstractmethod
-    def _learn(self, train: Labeled) -> None:
-        """Learn from the training set."""
+    def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
+        """Learn from the training set, and from unlabelled deployment rows if the method uses them."""
 
     @abstractmethod
     def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes."""
 
     def fit(self: BaselineT, X: Features, y: Names, subgroup: Names, X_deploy: Features | None = None) -> BaselineT:
-        """Train on labelled rows; of `X_deploy` only the names of categories are read, so that they can be encoded."""
+        """Train on labelled rows, and on unlabelled ones where the method can use them.
+
+        Methods that cannot (see their description) read no more of `X_deploy` than the names of categories.
+        """
         reader = FeatureReader.fit(X, X_deploy)
         train = reader.read_labeled(X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names)
-        self._learn(train)
+        self._learn(train, None if X_deploy is None else reader.read(X_deploy, "deployment"))
         self.reader_, self.classes_ = reader, np.array(train.grid.classes)
         return self
 

@@ -53,3 +53,11 @@ def learn_codes(
 def _encode(encoder: nn.Module, rows: Rows) -> NDArray[np.float32]:
     codes: NDArray[np.float32] = torch.cat([encoder(batch) for batch in iterate_rows(rows)]).numpy()
     return codes
+
+
+def encode_images(train: Labeled, deploy: Unlabeled, config: ClusteringConfig, seed: int) -> tuple[Labeled, Unlabeled]:
+    """Return both sets as codes, which linear heads can read; tables are returned as they are."""
+    if not train.is_images:
+        return train, deploy
+    codes, deploy_codes = learn_codes(train, deploy, config, seed, lambda: None)
+    return Labeled(codes, y=train.y, s=train.s, grid=train.grid), Unlabeled(deploy_codes)

@@ -43,7 +43,8 @@ class TableLayout:
 class Rows:
     """Features of either set: a table `(rows, features)` or images `(rows, channels, height, width)`.
 
-    Images may be `uint8` (0-255, scaled to 0-1 when a batch is read) or float; tables are float32.
+    Images may be float, `uint8` (0 to 255, scaled to [0, 1] when a batch is read) or `int8` (-128 to 127, scaled to
+    [-1, 1]); tables are float32.
     """
 
     x: NDArray[Any]
@@ -58,12 +59,13 @@ class Rows:
             )
         if 0 in x.shape:
             raise ShapeError(f"features must not be empty, but the array has shape {x.shape}: check how it was read.")
-        if x.ndim == 4 and x.dtype != np.uint8 and not np.issubdtype(x.dtype, np.floating):
+        in_bytes = x.ndim == 4 and x.dtype in (np.uint8, np.int8)
+        if x.ndim == 4 and not in_bytes and not np.issubdtype(x.dtype, np.floating):
             raise ShapeError(
-                f"images must be uint8 (0-255, scaled to 0-1) or floats (taken as they are), but the array holds "
-                f"{x.dtype}: convert it."
+                "images must be uint8 (0 to 255, scaled to [0, 1]), int8 (-128 to 127, scaled to [-1, 1]) or floats "
+                f"(taken as they are), but the array holds {x.dtype}: convert it."
             )
-        if x.dtype != np.uint8 or x.ndim == 2:
+        if not in_bytes:
             if x.dtype != np.bool_ and not np.issubdtype(x.dtype, np.number):
                 raise ShapeError(
                     f"features must be numbers, but the array holds {x.dtype}: pass a DataFrame with categories, or "
@@ -93,8 +95,13 @@ class Rows:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the rows are images in bytes (0-255), which are scaled to 0-1 when read."""
+        """Whether the rows are images in bytes (0 to 255), which are scaled to [0, 1] when read."""
         return self.x.dtype == np.uint8
+
+    @property
+    def is_signed_bytes(self) -> bool:
+        """Whether the rows are images in signed bytes (-128 to 127), which are scaled to [-1, 1] when read."""
+        return self.x.dtype == np.int8
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -196,7 +203,11 @@ class RowKind(Protocol):
 
     @property
     def is_bytes(self) -> bool:
-        """Whether rows are images in bytes (0-255)."""
+        """Whether rows are images in bytes (0 to 255)."""
+
+    @property
+    def is_signed_bytes(self) -> bool:
+        """Whether rows are images in signed bytes (-128 to 127)."""
 
     @property
     def layout(self) -> TableLayout | None:
@@ -211,11 +222,10 @@ def check_unlabeled(x: NDArray[Any], like: RowKind, what: str = "deployment", mi
             f"{what} features must have the shape of training features, but one row has shape {rows.feature_shape} "
             f"where training has {like.feature_shape}: use the same columns or image size."
         )
-    if rows.is_bytes != like.is_bytes:
-        kinds = ("floats", "bytes (uint8)")
+    if _storage(rows) != _storage(like):
         raise FeatureMismatchError(
-            f"{what} images are {kinds[rows.is_bytes]} where training images are {kinds[like.is_bytes]}, so their "
-            "scales differ: pass both as uint8 (0-255) or both as floats on one scale."
+            f"{what} images are {_storage(rows)} where training images are {_storage(like)}, so their scales differ: "
+            "pass both as uint8 (0 to 255), both as int8, or both as floats on one scale."
         )
     if len(rows) < min_rows:
         raise TooFewDeploymentRowsError(
@@ -223,6 +233,10 @@ def check_unlabeled(x: NDArray[Any], like: RowKind, what: str = "deployment", mi
             "it: collect more unlabelled rows or use fewer or smaller bags."
         )
     return rows
+
+
+def _storage(rows: RowKind) -> str:
+    return "bytes (uint8)" if rows.is_bytes else "signed bytes (int8)" if rows.is_signed_bytes else "floats"
 
 
 def _plain(names: Sequence[Label] | NDArray[Any]) -> list[Label]:

@@ -33,14 +33,16 @@ class FeatureReader:
     feature_shape: tuple[int, ...]
     """Shape of one row as networks see it."""
     is_bytes: bool
-    """Whether images are bytes (0-255), which are scaled to 0-1."""
+    """Whether images are bytes (0 to 255), which are scaled to [0, 1]."""
+    is_signed_bytes: bool = False
+    """Whether images are signed bytes (-128 to 127), which are scaled to [-1, 1]."""
 
     @classmethod
     def fit(cls, X: Features, X_deploy: Features | None = None) -> FeatureReader:
         """Learn how to read rows like these."""
         if is_images(X):
             images = np.asarray(X)
-            return cls(None, images.shape[1:], images.dtype == np.uint8)
+            return cls(None, images.shape[1:], images.dtype == np.uint8, images.dtype == np.int8)
         if X_deploy is not None and is_images(X_deploy):
             raise FeatureMismatchError(
                 "training rows are a table but deployment rows are images (a 4-D array): pass the same kind of rows."

@@ -15,7 +15,7 @@ from supportmatch.history import History
 from supportmatch.matching import EncoderPlayer
 from supportmatch.metrics import Evaluation
 from supportmatch.networks.encoders import SplitCode
-from supportmatch.tensors import read_rows
+from supportmatch.tensors import as_shown, read_rows
 
 _COLOURS = ("#9aa0a6", "#e8a33d", "#3465a4", "#4e9a5b")
 
@@ -46,7 +46,7 @@ def figure_reconstructions(
         name = grid.source_name(source)
         line[0].set_ylabel(f"{name} (missing)" if name in missing else name, rotation=0, ha="right", va="center")
         for axis, panel, title in zip(line, panels, titles, strict=True):
-            axis.imshow(_strip(panel.numpy()), interpolation="nearest")
+            axis.imshow(_strip(as_shown(panel, rows).numpy()), interpolation="nearest")
             axis.set(xticks=[], yticks=[])
             if source == present[0]:
                 axis.set_title(title, fontsize=10)
@@ -65,7 +65,9 @@ def figure_sources(train: Labeled, world: Labeled, per_source: int = 3) -> Figur
         for source, axis in enumerate(axes.flat):
             which = np.flatnonzero(rows.source_ids == source)[:per_source]
             blank = np.full((per_source, *rows.feature_shape), 0.92)
-            axis.imshow(_strip(read_rows(rows, which).numpy() if len(which) else blank), interpolation="nearest")
+            axis.imshow(
+                _strip(as_shown(read_rows(rows, which), rows).numpy() if len(which) else blank), interpolation="nearest"
+            )
             if not len(which):
                 axis.text(0.5, 0.5, "none", ha="center", va="center", color="0.4", transform=axis.transAxes)
             axis.set(xticks=[], yticks=[])
@@ -118,6 +120,6 @@ def figure_history(history: History) -> Figure:
 
 
 def _strip(images: NDArray[Any]) -> NDArray[Any]:
-    """Put images side by side, channels last, clipped to what can be shown."""
-    strip = np.concatenate(list(np.clip(images, 0, 1).transpose(0, 2, 3, 1)), axis=1)
+    """Put images side by side, channels last."""
+    strip = np.concatenate(list(images.transpose(0, 2, 3, 1)), axis=1)
     return strip if strip.shape[-1] == 3 else strip[..., 0]

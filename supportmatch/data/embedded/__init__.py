@@ -7,6 +7,7 @@ data comes from and under which terms; ``python tools/embed_data.py`` rebuilds i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import math
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AdultTable", "MnistDigits", "load_adult", "load_mnist_digits"]
+__all__ = ["AdultTable", "MnistDigits", "hash_embedded", "load_adult", "load_mnist_digits"]
 
 _FOLDER = Path(__file__).resolve().parent
 _MISSING = "?"
@@ -126,3 +127,14 @@ def load_adult() -> AdultTable:
         columns[name] = stored.astype(np.int64) if category_names is None else np.array(category_names)[stored]
     income = columns.pop("income")
     return AdultTable(columns=columns, income=income, n_train=header["n_train"])
+
+
+def hash_embedded(family: str) -> str:
+    """Return a short hash of the embedded file behind a family of settings; "synthetic" has none.
+
+    >>> len(hash_embedded("adult"))
+    16
+    """
+    files = {"cmnist": "mnist_246.xz", "adult": "adult.xz"}
+    content = (_FOLDER / files[family]).read_bytes() if family in files else family.encode()
+    return hashlib.sha256(content).hexdigest()[:16]

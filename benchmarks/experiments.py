@@ -1,0 +1,155 @@
+"""Rewrite the generated parts of docs/experiments.md and README.md, and the figures, from benchmarks/experiments.
+
+    python benchmarks/experiments.py              # tables, box plots and clusters
+    python benchmarks/experiments.py --runs DIR   # also figures of single runs, from what `bench run --out DIR` left
+    python benchmarks/experiments.py --text-only  # tables only
+
+A figure of single runs is drawn for the methods named by `--methods`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from supportmatch.bench.compare import (
+    ORACLE_MARK,
+    clusters_markdown,
+    compare_with_authors,
+    markdown_table,
+    medians_markdown,
+    shown_metrics,
+)
+from supportmatch.bench.methods import METHODS
+from supportmatch.bench.runs import REFUSED, is_failed, is_refused
+from supportmatch.bench.store import Store
+from supportmatch.data.problems import SETTINGS
+
+HERE = Path(__file__).parent
+ROWS = HERE / "experiments"
+PAGE = HERE.parent / "docs" / "experiments.md"
+README = HERE.parent / "README.md"
+FIGURES = PAGE.parent / "figures"
+IN_README = {
+    "erm": "ordinary classifier",
+    "erm-complete-support": "complete support",
+    "cluster-labels": "cluster labels",
+    "ours-clustering": "support-matching",
+}
+_PART = re.compile(r"(<!-- generated: (?P<name>[\w:-]+) -->\n).*?(<!-- end generated -->)", flags=re.DOTALL)
+
+Row = dict[str, Any]
+
+
+def generated_parts(rows: Sequence[Row], figures: Mapping[str, str]) -> dict[str, str]:
+    """Return the generated parts of the page by name.
+
+    Args:
+        rows: The committed rows.
+        figures: Alt text of each figure by file name.
+    """
+    parts = {"methods": _methods(), "provenance": _provenance(rows), "overview": _overview(rows)}
+    for setting in SETTINGS:
+        own = [row for row in rows if row["setting"] == setting]
+        parts[f"results:{setting}"] = _results(setting, own)
+        parts[f"figures:{setting}"] = _figures(setting, figures)
+    return parts
+
+
+def fill(page: str, parts: Mapping[str, str]) -> str:
+    """Return the page with every generated part renewed."""
+    return _PART.sub(lambda found: f"{found[1]}\n{parts[found['name']]}\n\n{found[3]}", page)
+
+
+def _methods() -> str:
+    rows = [
+        [f"`{method.name}`" + (f" {ORACLE_MARK}" if method.sees_deployment_labels else ""), method.summary]
+        for method in METHODS.values()
+    ]
+    return markdown_table([["method", "what it is"], *rows])
+
+
+def _overview(rows: Sequence[Row]) -> str:
+    """Return the short table of the README: the embedded settings, the methods a reader should know of."""
+    lines = [["setting", *IN_README.values()]]
+    for setting in (setting for setting in SETTINGS.values() if setting.family in ("cmnist", "adult")):
+        cells = [setting.summary]
+        for method in IN_README:
+            own = [r for r in rows if (r["setting"], r["method"], r["budget"]) == (setting.name, method, "fast")]
+            values = [row["robust_accuracy"] for row in own if row["robust_accuracy"] is not None]
+            spread = f"{np.median(values):.3f} [{min(values):.3f}, {max(values):.3f}], {len(values)}" if values else "-"
+            cells.append(spread)
+        lines.append(cells)
+    return markdown_table(lines)
+
+
+def _results(setting: str, rows: Sequence[Row]) -> str:
+    if not rows:
+        return "No rows of this setting are committed."
+    medians = medians_markdown(rows, shown_metrics(setting))
+    blocks = [
+        compare_with_authors(rows, every=True).to_markdown(),
+        f"Medians of every metric (the authors' in brackets):\n\n{medians}",
+    ]
+    if clusters := clusters_markdown(rows):
+        blocks.append(f"Clustering of the deployment set, scored with its labels after the fact:\n\n{clusters}")
+    refused = {row["method"]: row["error"].removeprefix(REFUSED) for row in rows if is_refused(row)}
+    if refused:
+        blocks.append("Not applicable: " + " ".join(f"`{method}`: {reason}" for method, reason in refused.items()))
+    return "\n\n".join(blocks)
+
+
+def _figures(setting: str, figures: Mapping[str, str]) -> str:
+    own = [
+        name for name in sorted(figures) if f"{name.partition('-')[2].removesuffix('.png')}-".startswith(f"{setting}-")
+    ]
+    return (
+        "\n\n".join(f"![{figures[name]}](figures/{name})" for name in own) or "No figure of this setting is committed."
+    )
+
+
+def _provenance(rows: Sequence[Row]) -> str:
+    """Say what made the rows, and which runs failed."""
+    if not rows:
+        return "No rows are committed."
+    failed = [row for row in rows if is_failed(row)]
+    versions = Counter(", ".join(f"{name} {number}" for name, number in row["versions"].items()) for row in rows)
+    hours = sum(row["cpu_seconds"] or 0 for row in rows) / 3600
+    lines = [
+        f"- {len(rows)} rows, {sum(is_refused(row) for row in rows)} of them refusals and {len(failed)} failures; "
+        f"{hours:.1f} hours of processor time.",
+        *(f"- {n} rows: {text}." for text, n in sorted(versions.items())),
+        f"- Hashes of the package's source (`code` in each row): {', '.join(sorted({row['code'] for row in rows}))}.",
+        *(f"- Failed: {row['setting']}, {row['method']}, seed {row['seed']}: {row['error']}" for row in failed),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Read the command line and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=Path, default=ROWS, help="folder with rows.jsonl")
+    parser.add_argument("--runs", type=Path, help="folder of the results, for figures of single runs")
+    parser.add_argument("--methods", nargs="+", default=["ours-clustering"], help="methods with figures of single runs")
+    parser.add_argument("--text-only", action="store_true", help="draw nothing")
+    chosen = parser.parse_args()
+    from supportmatch.bench.figures import plot_all, read_index
+
+    rows = Store(chosen.rows).rows()
+    if rows and not chosen.text_only:
+        store = Store(chosen.runs) if chosen.runs else None
+        hashes = [row["config_hash"] for row in rows if row["method"] in chosen.methods]
+        plot_all(rows, {h: store.run_folder(h) for h in hashes} if store else {}, FIGURES)
+    parts = generated_parts(rows, read_index(FIGURES))
+    for page in (PAGE, README):
+        page.write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The plain models that several comparisons are made of: linear, boosted trees, a lean network."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from supportmatch.classifier import Loss, predict_rows, train_network
+from supportmatch.config import ClassifierConfig
+from supportmatch.data.containers import Labeled, Rows, Unlabeled
+from supportmatch.errors import ConfigError
+from supportmatch.networks.backbones import build_backbone
+from supportmatch.progress import progress_bar
+from supportmatch.seeding import seeded_initialisation
+from supportmatch.sources import Ids
+
+Array = NDArray[np.float64]
+SimpleKind = Literal["linear", "boosted"]
+ModelKind = Literal["linear", "boosted", "network"]
+KindT = TypeVar("KindT", bound=str)
+
+SIMPLE_KINDS: tuple[SimpleKind, ...] = ("linear", "boosted")
+_MODEL_KINDS: tuple[ModelKind, ...] = (*SIMPLE_KINDS, "network")
+
+
+def choose_kind(model: str, rows: Rows) -> ModelKind:
+    """Return the kind of model that a setting means for these rows: `auto` is a network for images, else linear."""
+    if model == "auto":
+        return "network" if rows.is_images else "linear"
+    return check_kind(model, rows, _MODEL_KINDS)
+
+
+def check_kind(model: str, rows: Rows, allowed: tuple[KindT, ...]) -> KindT:
+    """Return the kind of model, or say why it cannot be had."""
+    if model not in allowed:
+        raise ConfigError(f"`model` must be one of {', '.join(map(repr, allowed))}, but is {model!r}.")
+    if model == "boosted" and rows.is_images:
+        raise ConfigError("`model` is 'boosted', but boosted trees read tables and these rows are images: use another.")
+    return allowed[allowed.index(model)]
+
+
+def require_deployment(deploy: Unlabeled | None) -> Unlabeled:
+    """Return the deployment rows, or say that the method cannot do without them."""
+    if deploy is None:
+        raise ConfigError("this method learns from deployment rows, but there are none: pass `X_deploy` to `fit`.")
+    return deploy
+
+
+def join_sets(train: Labeled, deploy: Unlabeled, source_ids: Ids) -> Labeled:
+    """Return the training rows and, after them, the deployment rows with the sources that a method gave them."""
+    y, s = np.divmod(source_ids, train.grid.n_subgroups)
+    x = np.concatenate([train.x, deploy.x])
+    return Labeled(x, train.layout, y=np.concatenate([train.y, y]), s=np.concatenate([train.s, s]), grid=train.grid)
+
+
+def balanced_weights(groups: Ids) -> Array:
+    """Return weights with mean 1 that give every group with rows the same total.
+
+    >>> balanced_weights(np.array([0, 0, 0, 7]))
+    array([0.66666667, 0.66666667, 0.66666667, 2.        ])
+    """
+    _, dense, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    return len(groups) / (len(counts) * counts[dense.reshape(-1)].astype(np.float64))
+
+
+def flatten_rows(rows: Rows) -> NDArray[Any]:
+    """Return rows as a table, images pixel by pixel."""
+    return rows.x.reshape(len(rows), -1)
+
+
+def fit_simple_model(kind: SimpleKind, x: NDArray[Any], y: Ids, weights: Array) -> Any:
+    """Train logistic regression on standardised columns, or gradient-boosted trees, on weighted rows."""
+    if kind == "boosted":
+        return HistGradientBoostingClassifier(early_stopping=False, random_state=0).fit(x, y, sample_weight=weights)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000))
+    return model.fit(x, y, logisticregression__sample_weight=weights)
+
+
+def fit_lean_network(
+    rows: Labeled,
+    *,
+    name: str,
+    widths: tuple[int, ...] | None,
+    epochs: int | None,
+    sampling: Literal["sources", "plain"],
+    seed: int,
+    verbose: bool,
+    loss_of: Loss | None = None,
+) -> nn.Sequential:
+    """Train a network from rows to classes.
+
+    Args:
+        rows: What to learn from.
+        name: Of the method, for the progress bar and the stream of random numbers.
+        widths: None is lean: (16, 32, 64, 128) for images, (35,) for tables.
+        epochs: None is 5 for images, 30 for tables.
+        sampling: `sources` draws every source equally, `plain` all rows.
+        seed: Same seed, same network.
+        verbose: Show progress.
+        loss_of: Another loss than cross-entropy.
+    """
+    widths = widths if widths is not None else ((16, 32, 64, 128) if rows.is_images else (35,))
+    epochs = epochs if epochs is not None else (5 if rows.is_images else 30)
+    with seeded_initialisation(seed, name):
+        network = build_backbone(rows.feature_shape, rows.grid.n_classes, widths)
+    config = ClassifierConfig(epochs=epochs, sampling=sampling)
+    with progress_bar(name, enabled=verbose) as report:
+        return train_network(network, rows, config, seed, report, loss_of)
+
+
+def judge_rows(model: Any, rows: Unlabeled) -> Array:
+    """Return class probabilities by a model of either function above."""
+    if isinstance(model, nn.Module):
+        return predict_rows(model, rows)
+    return np.asarray(model.predict_proba(flatten_rows(rows)), dtype=np.float64)

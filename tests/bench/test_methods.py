@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from supportmatch.bench.methods import METHODS, find_method
+from supportmatch.config import PRESETS, Config
+from supportmatch.data.problems import SETTINGS, DeploymentTruth, Problem, load_problem
+from supportmatch.errors import UnknownNameError
+
+SYNTHETIC = SETTINGS["synthetic"]
+PROMISED = {
+    *("ours-clustering", "ours-rank", "ours-unbalanced", "ours-oracle", "ours-kmeans"),
+    *("ours-clustering-k6", "ours-clustering-k8", "instance-clustering", "instance-unbalanced", "instance-oracle"),
+    *("erm", "dro", "gdro", "lff", "george", "erm-label-oracle", "gdro-label-oracle", "balanced-label-oracle"),
+    *("erm-complete-support", "pseudo-label", "cluster-labels"),
+}
+RUNNABLE = [name for name, method in METHODS.items() if method.refusal(SYNTHETIC) is None]
+# A few smoke steps leave dying clusters behind; that they are announced is tested elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore:.*clusters have fewer than")
+
+
+@cache
+def problem() -> Problem:
+    return load_problem("synthetic", 0)
+
+
+def predict(name: str, of: Problem) -> np.ndarray:
+    method = find_method(name)
+    return method.fit(of, 0, method.configuration(SYNTHETIC, "smoke")).predicted
+
+
+def with_other_deployment_labels(of: Problem) -> Problem:
+    rng = np.random.default_rng(0)
+    truth = DeploymentTruth(y=rng.permutation(of.oracle.y), subgroup=rng.permutation(of.oracle.subgroup))
+    return replace(of, oracle=truth)
+
+
+def test_every_method_of_the_paper_is_known() -> None:
+    assert set(METHODS) >= PROMISED
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_deployment_labels_matter_to_oracles_and_to_nobody_else(name: str) -> None:
+    given, shuffled = predict(name, problem()), predict(name, with_other_deployment_labels(problem()))
+
+    assert given.shape == problem().y_test.shape
+    if METHODS[name].sees_deployment_labels:
+        assert "oracle" in name
+    else:
+        assert "oracle" not in name
+        np.testing.assert_array_equal(given, shuffled)
+
+
+@pytest.mark.parametrize("name", ["erm-label-oracle", "gdro-label-oracle", "balanced-label-oracle"])
+def test_label_oracles_learn_from_deployment_labels(name: str) -> None:
+    assert (predict(name, problem()) != predict(name, with_other_deployment_labels(problem()))).any()
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_a_configuration_is_whole_and_fit_for_json(name: str, setting) -> None:
+    method = METHODS[name]
+    if method.refusal(setting) is not None:
+        return
+    for budget in ("fast", "paper", "smoke"):
+        configuration = method.configuration(setting, budget)
+        assert json.loads(json.dumps(configuration)) == configuration
+        if name.startswith(("ours", "instance")):
+            assert Config.model_validate(configuration).model_dump(mode="json") == configuration
+        else:
+            assert None not in (configuration.get("widths", ()), configuration.get("epochs", 1))
+
+
+def test_each_ablation_changes_one_thing() -> None:
+    plain = METHODS["ours-clustering"].configuration(SETTINGS["cmnist-sb"], "fast")
+
+    def difference(name: str) -> dict[str, tuple[object, object]]:
+        other = METHODS[name].configuration(SETTINGS["cmnist-sb"], "fast")
+        return {
+            f"{stage}.{field}": (plain[stage][field], other[stage][field])
+            for stage in plain
+            for field in plain[stage]
+            if plain[stage][field] != other[stage][field]
+        }
+
+    assert difference("ours-oracle") == {}
+    assert difference("ours-unbalanced") == {"bags.balancing": ("clusters", "none")}
+    assert difference("ours-rank") == {"clustering.method": ("mixture", "rank-statistics")}
+    assert difference("ours-kmeans") == {"clustering.method": ("mixture", "kmeans")}
+    assert difference("ours-clustering-k6") == {"clustering.n_clusters": (None, 6)}
+    assert difference("ours-dot-product") == {"discriminator.attention": ("gated", "dot-product")}
+    assert difference("ours-stop-gradient") == {"matching.stop_gradient": (False, True)}
+    assert difference("instance-oracle") == {"discriminator.attention": ("gated", "instance")}
+
+
+def test_the_paper_budget_is_the_authors_as_run_preset() -> None:
+    for setting, preset in (("cmnist-ms", "paper-cmnist-ms"), ("adult-sb", "paper-adult")):
+        configuration = METHODS["ours-rank"].configuration(SETTINGS[setting], "paper")
+        assert configuration == PRESETS[preset].model_dump(mode="json")
+    assert METHODS["erm"].configuration(SETTINGS["cmnist-sb"], "paper") | {"estimator": ""} == {
+        "estimator": "",
+        "widths": [64, 128, 256, 512],
+        "epochs": 60,
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "sampling": "pi",
+    }
+
+
+def test_group_dro_says_why_it_cannot_do_without_a_subgroup() -> None:
+    assert "whole subgroup" in str(METHODS["gdro"].refusal(SETTINGS["adult-ms"]))
+    assert METHODS["gdro"].refusal(SETTINGS["adult-sb"]) is None
+    assert METHODS["george"].refusal(SETTINGS["adult-ms"]) is None
+
+
+def test_support_matching_keeps_what_its_figures_need() -> None:
+    setting = SETTINGS["cmnist-sb"]
+    method = METHODS["ours-clustering"]
+    outcome = method.fit(setting.load(0), 0, method.configuration(setting, "smoke"))
+
+    assert outcome.history is not None
+    assert len(outcome.history.rows) == 3
+    assert {"z_early", "z_late", "test_sources", "train_original", "deploy_z_zeroed"} <= set(outcome.arrays)
+    assert outcome.arrays["z_early"].shape == outcome.arrays["z_late"].shape
+    assert not np.array_equal(outcome.arrays["z_early"], outcome.arrays["z_late"])
+    np.testing.assert_allclose(outcome.arrays["attention_weights"].sum(axis=1), 1, rtol=1e-5)
+    assert 0 < outcome.details["clustering"]["accuracy"] <= 1
+    assert sum(outcome.details["clustering"]["sizes"].values()) == len(setting.load(0).X_deploy)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_travels_to_another_process_by_its_name(name: str) -> None:
+    assert pickle.loads(pickle.dumps(METHODS[name])) == METHODS[name]
+
+
+def test_an_unknown_method_is_told_what_is_known() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"unknown method 'irm': choose one of ours-clustering, .*cluster-labels"
+    ):
+        find_method("irm")

@@ -1,0 +1,143 @@
+"""A real cluster of two nodes on this machine, one of which is killed in the middle of a sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supportmatch.bench.store import Row, Store
+from supportmatch.metrics import OVERALL
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Cluster:
+    """Two nodes with one CPU each; everything they write is below `folder`, which is how their processes are known."""
+
+    folder: Path
+    address: str
+    environment: dict[str, str]
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
+        options = ["--disable-usage-stats", "--object-store-memory=100000000"]
+        with (self.folder / f"node-{len(self.started)}.log").open("w") as log:
+            self.popen([*command, *options, *arguments], stdout=log, stderr=log)
+
+    def popen(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+        """Start a process that ends with the test."""
+        self.started.append(subprocess.Popen(command, env=self.environment, text=True, **options))
+        return self.started[-1]
+
+    def processes(self, name: str = "") -> list[int]:
+        """Return the processes that hold files below the folder open and whose command mentions the name."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                # Not the command alone: some of Ray's processes rename themselves.
+                command = (path / "cmdline").read_bytes().decode(errors="replace")
+                links = [os.path.realpath(link) for link in (path / "fd").iterdir()]
+            except OSError:
+                continue  # it has just ended, or is not ours
+            if name in command and any(link.startswith(f"{self.folder}/") for link in links):
+                found.append(int(path.name))
+        return sorted(found)
+
+    def raylets(self) -> list[int]:
+        """Return the processes that each make one node, the head first."""
+        return self.processes("raylet/raylet\0")
+
+    def kill_everything(self) -> None:
+        for one in self.started:
+            one.kill()
+            one.wait()
+            if one.stderr is not None:
+                one.stderr.close()
+        while processes := self.processes():
+            for pid in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    pytest.importorskip("ray")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))  # not below tmp_path: names of sockets must be short
+    log = tmp_path / "log"
+    log.mkdir()
+    environment = {**os.environ, "TOY_LOG": str(log), "PYTHONPATH": str(HERE), "RAY_USAGE_STATS_ENABLED": "0"}
+    nodes = Cluster(folder, f"127.0.0.1:{port}", environment)
+    try:
+        local = "--node-ip-address=127.0.0.1"
+        nodes.start("--head", local, f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
+        wait_until(lambda: len(nodes.raylets()) == 1, "the head of the cluster")
+        nodes.start(f"--address={nodes.address}", local)
+        wait_until(lambda: len(nodes.raylets()) == 2, "the second node")
+        yield nodes
+    finally:
+        nodes.kill_everything()  # not `ray stop`, which would also end clusters that are not ours
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(cluster: Cluster, out: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(HERE / "toy_methods.py"), "bench", "run", "--setting", "synthetic", "--seeds", "0-1"]
+    command += ["--methods", "waits,dies,broken", "--budget", "smoke", "--threads", "1", "--out", str(out), *options]
+    return cluster.popen(command, stderr=subprocess.PIPE)
+
+
+def scores(rows: list[Row]) -> list[list[object]]:
+    names = ("method", "seed", "config_hash", "error", "by_source", "details", *OVERALL)
+    return [[row[name] for name in names] for row in rows]
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_node_does_every_run_once_and_as_this_machine_does(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    log = Path(cluster.environment["TOY_LOG"])
+    running = sweep(cluster, tmp_path / "ray", "--executor", "ray", "--address", cluster.address)
+    wait_until(lambda: len(list(log.iterdir())) == 2, "a run on each node")
+    head, second = cluster.raylets()
+    os.kill(second, signal.SIGKILL)
+    (log / "go").touch()
+    _, said = running.communicate(timeout=600)
+    assert running.returncode == 1, said  # some fail, as they should
+    assert cluster.raylets() == [head]
+    assert said.count("\n[") + said.startswith("[") == 6  # each run was reported once
+    rows = Store(tmp_path / "ray").rows()
+    errors = {row["method"]: row["error"] for row in rows}
+    assert errors["waits"] is None
+    assert errors["broken"] == "ArithmeticError: the numbers do not add up"
+    assert "SIGKILL" in errors["dies"]  # a run that kills its own process has failed; it is not tried for ever
+
+    assert len(list(log.glob("*-*"))) > 4  # of the runs that leave a file one was lost with its node, and done again
+    local = sweep(cluster, tmp_path / "local", "--workers", "2")
+    local.communicate()
+    assert local.returncode == 1
+    assert scores(rows) == scores(Store(tmp_path / "local").rows())
