@@ -24,13 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from supportmatch.audit import SourceAudit, audit_sources
+    from supportmatch.baselines.cluster_labels import ClusterLabelClassifier
     from supportmatch.baselines.complete_support import CompleteSupportClassifier
+    from supportmatch.baselines.dro import DroClassifier
     from supportmatch.baselines.erm import ErmClassifier
+    from supportmatch.baselines.george import GeorgeClassifier
+    from supportmatch.baselines.group_dro import GroupDroClassifier
+    from supportmatch.baselines.lff import LffClassifier
+    from supportmatch.baselines.pseudo_label import PseudoLabelClassifier
     from supportmatch.checkpoint import load_model as load
     from supportmatch.clustering import Clusters, cluster_deployment
     from supportmatch.config import Config, preset
     from supportmatch.data.containers import Labeled, Unlabeled
-    from supportmatch.data.problems import Problem, load_problem
+    from supportmatch.data.problems import Problem, Setting, load_problem
     from supportmatch.data.synthetic import make_sources
     from supportmatch.errors import SupportMatchError, SupportMatchWarning
     from supportmatch.estimator import SupportMatchingClassifier
@@ -40,13 +46,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ClusterLabelClassifier": "baselines.cluster_labels",
     "Clusters": "clustering",
     "CompleteSupportClassifier": "baselines.complete_support",
     "Config": "config",
+    "DroClassifier": "baselines.dro",
     "ErmClassifier": "baselines.erm",
     "Evaluation": "metrics",
+    "GeorgeClassifier": "baselines.george",
+    "GroupDroClassifier": "baselines.group_dro",
     "Labeled": "data.containers",
+    "LffClassifier": "baselines.lff",
     "Problem": "data.problems",
+    "PseudoLabelClassifier": "baselines.pseudo_label",
+    "Setting": "data.problems",
     "SourceAudit": "audit",
     "SourceGrid": "sources",
     "Support": "sources",
@@ -64,13 +77,20 @@ _HOMES = {
 }
 
 __all__ = [
+    "ClusterLabelClassifier",
     "Clusters",
     "CompleteSupportClassifier",
     "Config",
+    "DroClassifier",
     "ErmClassifier",
     "Evaluation",
+    "GeorgeClassifier",
+    "GroupDroClassifier",
     "Labeled",
+    "LffClassifier",
     "Problem",
+    "PseudoLabelClassifier",
+    "Setting",
     "SourceAudit",
     "SourceGrid",
     "Support",

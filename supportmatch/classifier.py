@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from supportmatch.bags import GroupedBags, PlainBags, TrainingBags
 from supportmatch.config import ClassifierConfig
 from supportmatch.data.containers import Labeled, Rows
+from supportmatch.errors import DivergedError
 from supportmatch.matching import EncoderPlayer
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import Report, silent
@@ -95,6 +96,11 @@ def train_network(
             loss.backward()
             optimiser.step()
             report(step + 1, n_steps)
+    if not all(weight.isfinite().all() for weight in network.parameters()):
+        raise DivergedError(
+            f"training a classifier diverged: its weights are not finite after {n_steps} steps at a learning rate of "
+            f"{config.learning_rate}. Lower it, and check that features are on an ordinary scale."
+        )
     return network.eval()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -11,6 +11,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
     model_validator,
 )
 
@@ -21,6 +22,24 @@ class StageConfig(BaseModel):
     """The parent of every stage's settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+StageT = TypeVar("StageT", bound=StageConfig)
+
+
+def checked(stage: type[StageT], **values: Any) -> StageT:
+    """Build a stage's settings from arguments of a user; the first bad value becomes one sentence.
+
+    >>> checked(ClassifierConfig, epochs=0)
+    Traceback (most recent call last):
+    supportmatch.errors.ConfigError: `epochs` is 0, but input should be greater than 0.
+    """
+    try:
+        return stage(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise ConfigError(f"`{first['loc'][0]}` is {first['input']!r}, but {message}.") from None
 
 
 class AutoencoderConfig(StageConfig):

@@ -39,7 +39,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     """A classifier for subgroups that the labels never showed.
 
     Fit it on labelled rows, their subgroups, and unlabelled rows from where it will be used. `predict` then needs rows
-    alone. Everything in between stays on the object: `audit_`, `clusters_` (not saved with the
+    alone. Everything in between stays on the object: `audit_`, `clusters_` and `deploy_bags_` (not saved with the
     model), `history_`, `encoder_`, `classifier_`.
 
     Args:
@@ -184,6 +184,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if groups is not None:
             deploy_bags = GroupedBags(groups, bags.n_bags, bags.bag_size, seed)
             self.bag_notes_.append(describe_balance(bags.bag_size, len(np.unique(groups)), "deployment groups"))
+        self.deploy_bags_ = deploy_bags
         with progress_bar("matching", enabled=self.verbose) as report:
             self.encoder_, self.history_ = match_supports(
                 train,

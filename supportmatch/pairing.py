@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement, pairwise, permutations
+from itertools import pairwise, permutations, product
 from math import comb, inf, perm
 
 import numpy as np
@@ -112,20 +112,29 @@ def _list_candidates(clusters: Clusters, support: Support) -> list[tuple[int, ..
         return [clusters.cluster_ids]
     missing, n_sources = support.missing_sources, support.grid.n_sources
     unseen = [k for k in clusters.cluster_ids if k not in support.seen_sources]
-    n_spare = max(0, len(unseen) - len(missing))
-    n_ways = perm(len(missing) + n_spare, len(unseen)) * comb(n_sources + n_spare - 1, n_spare)
+    has_spare = len(unseen) > len(missing)
+    n_ways = _count_covers(n_sources, len(missing), len(unseen)) if has_spare else perm(len(missing), len(unseen))
     if n_ways > _MAX_CANDIDATES:
         raise ConfigError(
             f"there are {n_ways} ways to pair {len(unseen)} unseen clusters with {len(missing)} missing sources, more "
             f"than the {_MAX_CANDIDATES} that are tried: use fewer clusters, or 'factorised' ones, which have names."
         )
-    ways = {
-        way
-        for spare in combinations_with_replacement(range(n_sources), n_spare)
-        for way in permutations((*missing, *spare), len(unseen))
-    }
-    named = [dict(zip(unseen, way, strict=True)) for way in sorted(ways)]
+    ways = (
+        [way for way in product(range(n_sources), repeat=len(unseen)) if set(way) >= set(missing)]
+        if has_spare
+        else permutations(missing, len(unseen))
+    )
+    named = [dict(zip(unseen, way, strict=True)) for way in ways]
     return [tuple(names.get(k, k) for k in clusters.cluster_ids) for names in named]
+
+
+def _count_covers(n_sources: int, n_missing: int, n_clusters: int) -> int:
+    """Count the ways to give each cluster any source so that every missing one is given (inclusion and exclusion).
+
+    >>> _count_covers(n_sources=4, n_missing=1, n_clusters=2)  # 16 ways less the 9 without the missing source
+    7
+    """
+    return sum((-1) ** j * comb(n_missing, j) * (n_sources - j) ** n_clusters for j in range(n_missing + 1))
 
 
 class _Simplicity:

@@ -24,7 +24,7 @@ class DroClassifier(NetworkBaseline):
 
     Args:
         eta: The threshold. The paper's authors chose from 0.01, 0.1, 0.3 and 1.0, and took 0.5 for three digits. Above
-            the loss of an untrained network (log of the number of classes: 0.69 for two) nothing is ever learnt.
+            the loss of an untrained network (log of the number of classes: 0.69 for two) little is learnt, if anything.
         **network: The arguments of `NetworkBaseline`.
     """
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from supportmatch.baselines.interface import Baseline
 from supportmatch.classifier import Loss, NetworkT, predict_rows, train_network
-from supportmatch.config import ClassifierConfig
+from supportmatch.config import ClassifierConfig, checked
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import progress_bar
@@ -30,7 +30,8 @@ class NetworkBaseline(Baseline):
         class_names: Every class; by default those seen in training.
         widths: Channels per stage (images) or hidden units (tables). None is lean: (16, 32, 64, 128) for images, (35,)
             for tables. The paper's are (64, 128, 256, 512) and (35,).
-        epochs: Passes over the training set. None is lean: 10 for images, 60 (the paper's) for tables.
+        epochs: An epoch draws as many rows as the training set has. None is lean: 10 for images, 60 (the paper's) for
+            tables.
         batch_size: Rows per update.
         learning_rate: Adam step size.
         sampling: `"pi"` balances batches like training bags (the paper's hierarchical balanced sampling), `"sources"`
@@ -68,8 +69,8 @@ class NetworkBaseline(Baseline):
     def _get_param_names(cls) -> list[str]:
         # scikit-learn reads only the last constructor, but a method's own arguments come on top of the shared ones.
         constructors = [kind.__init__ for kind in cls.__mro__ if issubclass(kind, NetworkBaseline)]
-        names = {name for constructor in constructors for name in signature(constructor).parameters}
-        return sorted(names - {"self", "network"})
+        arguments = [a for constructor in constructors for a in signature(constructor).parameters.values()]
+        return sorted({a.name for a in arguments if a.kind is a.KEYWORD_ONLY})
 
     def _train(
         self,
@@ -79,7 +80,8 @@ class NetworkBaseline(Baseline):
     ) -> NetworkT:
         """Return a network, made by `build` from feature shape, classes and widths, that minimises the loss."""
         widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
-        config = ClassifierConfig(
+        config = checked(
+            ClassifierConfig,
             epochs=self.epochs if self.epochs is not None else (10 if train.is_images else 60),
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,

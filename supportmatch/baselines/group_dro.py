@@ -85,7 +85,7 @@ class GroupWeights:
     Args:
         sizes: Training rows of each group.
         step_size: How fast weights follow losses.
-        adjustment: C; `C / sqrt(size)` is added to a group's loss when its weight moves.
+        adjustment: C; `C / sqrt(size)` is added to a group's loss whenever weights move, in the batch or not.
     """
 
     def __init__(self, sizes: NDArray[np.int64], step_size: float, adjustment: float = 0.0) -> None:
@@ -104,7 +104,7 @@ class GroupWeights:
         """Move the weights by the mean loss of each group in the batch, and return the weighted sum of those means."""
         present, position, n_rows = groups.unique(return_inverse=True, return_counts=True)
         means = losses.new_zeros(len(present)).index_add(0, position, losses) / n_rows
-        push = means.detach().double() + self._adjustment[present]
-        self._log_q = self._log_q.index_add(0, present, self._step_size * push).log_softmax(dim=0)
+        push = self._adjustment.index_add(0, present, means.detach().double())
+        self._log_q = (self._log_q + self._step_size * push).log_softmax(dim=0)
         weighted: Tensor = self.q[present].to(means.dtype) @ means
         return weighted

@@ -44,6 +44,7 @@ class PseudoLabelClassifier(Baseline):
             Heads of images read autoencoder codes.
         widths: Of the network; None is (16, 32, 64, 128) for images, (35,) for tables.
         epochs: Of the network, over the deployment set; None is 5 for images, 30 for tables.
+        clustering: The autoencoder whose codes the heads read (images); by default that of `factorised` clusters.
         random_state: The seed.
         verbose: Show progress.
     """
@@ -56,6 +57,7 @@ class PseudoLabelClassifier(Baseline):
         model: Literal["auto"] | ModelKind = "auto",
         widths: tuple[int, ...] | None = None,
         epochs: int | None = None,
+        clustering: ClusteringConfig | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -64,6 +66,7 @@ class PseudoLabelClassifier(Baseline):
         self.model = model
         self.widths = widths
         self.epochs = epochs
+        self.clustering = clustering
         self.random_state = random_state
         self.verbose = verbose
 
@@ -72,7 +75,7 @@ class PseudoLabelClassifier(Baseline):
         kind = choose_kind(self.model, train)
         seed = check_seed(self.random_state)
         heads = "boosted" if kind == "boosted" else "linear"
-        readable = encode_images(train, deploy, ClusteringConfig(), seed)
+        readable = encode_images(train, deploy, self.clustering or ClusteringConfig(), seed)
         self.source_probabilities_ = factorised_probabilities(*readable, heads, seed)
         weights = balanced_class_weights(self.source_probabilities_, train.grid)
         if kind == "network":

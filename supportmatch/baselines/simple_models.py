@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from supportmatch.classifier import Loss, predict_rows, train_network
-from supportmatch.config import ClassifierConfig
+from supportmatch.config import ClassifierConfig, checked
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.errors import ConfigError
 from supportmatch.networks.backbones import build_backbone
@@ -71,8 +71,8 @@ def balanced_weights(groups: Ids) -> Array:
 
 
 def flatten_rows(rows: Rows) -> NDArray[Any]:
-    """Return rows as a table, images pixel by pixel."""
-    return rows.x.reshape(len(rows), -1)
+    """Return rows as a table of single precision, images pixel by pixel."""
+    return rows.x.reshape(len(rows), -1).astype(np.float32, copy=False)
 
 
 def fit_simple_model(kind: SimpleKind, x: NDArray[Any], y: Ids, weights: Array) -> Any:
@@ -110,7 +110,7 @@ def fit_lean_network(
     epochs = epochs if epochs is not None else (5 if rows.is_images else 30)
     with seeded_initialisation(seed, name):
         network = build_backbone(rows.feature_shape, rows.grid.n_classes, widths)
-    config = ClassifierConfig(epochs=epochs, sampling=sampling)
+    config = checked(ClassifierConfig, epochs=epochs, sampling=sampling)
     with progress_bar(name, enabled=verbose) as report:
         return train_network(network, rows, config, seed, report, loss_of)
 

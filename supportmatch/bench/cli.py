@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ import typer
 from supportmatch.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
+    from supportmatch.bench.compare import Cell
     from supportmatch.bench.executors import Executor
     from supportmatch.bench.runner import Listener
     from supportmatch.bench.runs import Run
@@ -57,6 +59,8 @@ Budget = Annotated[BudgetName, typer.Option("--budget", help="Smoke is a few ste
 Data = Annotated[
     Path | None, typer.Option("--data", resolve_path=True, help="Folder of data that is not embedded (CelebA).")
 ]
+Selected = Annotated[list[str] | None, typer.Option(help="As for `run`; all if only the others are given.")]
+SelectedSeeds = Annotated[str | None, typer.Option(help="As for `run`; 0-29 if only the others are given.")]
 OnlySettings = Annotated[list[str] | None, typer.Option("--setting", help="Only these, repeatable or with commas.")]
 OnlyMethods = Annotated[list[str] | None, typer.Option("--methods", help="Only these, repeatable or with commas.")]
 
@@ -74,6 +78,9 @@ def run(
     budget: Budget = BudgetName.FAST,
     data: Data = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Do failed runs again.")] = False,
+    redo: Annotated[
+        bool, typer.Option("--redo", help="Do all again, also what has a row: for code that changes results.")
+    ] = False,
     executor: Annotated[ExecutorName, typer.Option(help="Where runs are executed.")] = ExecutorName.LOCAL,
     address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster, like host:6379.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
@@ -89,9 +96,10 @@ def run(
     store = Store(out)
     try:
         with _announcer(quiet) as listen, _make_executor(executor, workers, threads, address) as chosen:
-            rows = sweep(runs, store, chosen, retry_failed=retry_failed, listen=listen)
+            rows = sweep(runs, store, chosen, retry_failed=retry_failed, redo=redo, listen=listen)
     except KeyboardInterrupt:
-        typer.echo("supportmatch: stopped; finished runs are kept, and the same command does the rest.", err=True)
+        rest = "all again" if redo else "the rest"
+        typer.echo(f"supportmatch: stopped; finished runs are kept, and the same command does {rest}.", err=True)
         raise typer.Exit(130) from None
     n_failed, n_refused = sum(map(is_failed, rows)), sum(map(is_refused, rows))
     if not quiet:
@@ -99,7 +107,9 @@ def run(
         typer.echo(f"{len(rows)} runs in {out}: {fine} done, {n_refused} refused, {n_failed} failed.", err=True)
         if n_failed:
             typer.echo(
-                "The `error` of each is in `supportmatch bench table --json`; its folder has a traceback.", err=True
+                f"The `error` of each is in `supportmatch bench table --json --out {shlex.quote(str(out))}`, and its "
+                "folder may have a traceback; the same command with `--retry-failed` does them again.",
+                err=True,
             )
     if n_failed:
         raise typer.Exit(1)
@@ -108,22 +118,47 @@ def run(
 @app.command()
 def status(
     out: Out,
-    setting: Settings = ["all"],  # noqa: B006  # typer makes a list of its own
-    methods: Methods = ["all"],  # noqa: B006
-    seeds: Seeds = "0-29",
-    budget: Budget = BudgetName.FAST,
+    setting: Selected = None,
+    methods: Selected = None,
+    seeds: SelectedSeeds = None,
+    budget: Annotated[
+        BudgetName | None, typer.Option(help="Fast, unless neither settings, methods nor seeds are given.")
+    ] = None,
     data: Data = None,
 ) -> None:
-    """Count, for each setting and method, which runs are done, failed, refused, running or missing."""
+    """Count which runs are done, failed, refused, running or missing, and which were made by older code.
+
+    Without settings, methods and seeds to look for it counts what is there.
+    """
+    from supportmatch.bench.compare import text_table
+    from supportmatch.bench.runs import code_hash
     from supportmatch.bench.store import Store
 
     store = Store(out)
-    counts: dict[tuple[str, str], dict[str, int]] = {}
-    states = ("done", "failed", "refused", "running", "missing")
-    for one in _select(setting, methods, seeds, budget, data):
-        own = counts.setdefault((one.spec.setting, one.spec.method), dict.fromkeys(states, 0))
-        own[_state(store, one)] += 1
-    _show(["setting", "method", *states], ([*names, *own.values()] for names, own in counts.items()))
+    if not out.exists():
+        raise _nothing_in(out)
+    found: list[tuple[Cell, str, Row | None]]
+    if setting or methods or seeds:
+        runs = _select(setting or ["all"], methods or ["all"], seeds or "0-29", budget or BudgetName.FAST, data)
+        rows = [store.find(one.spec.config_hash) for one in runs]
+        found = [
+            ((one.spec.setting, one.spec.method, one.spec.budget), _state(row) if row else _future(store, one), row)
+            for one, row in zip(runs, rows, strict=True)
+        ]
+    else:
+        found = [
+            ((row["setting"], row["method"], row["budget"]), _state(row), row)
+            for row in find_rows(out)
+            if budget is None or row["budget"] == budget.value
+        ]
+    columns = ("done", "failed", "refused", "running", "missing", "older code")
+    counts: dict[Cell, dict[str, int]] = {}
+    for cell, state, row in found:
+        own = counts.setdefault(cell, dict.fromkeys(columns, 0))
+        own[state] += 1
+        own["older code"] += row is not None and row.get("code") != code_hash()
+    lines = [[*cell, *own.values()] for cell, own in counts.items()]
+    typer.echo(text_table([["setting", "method", "budget", *columns], *lines]))
 
 
 @app.command()
@@ -135,8 +170,8 @@ def table(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as one JSON list and nothing else.")] = False,
     full: Annotated[bool, typer.Option("--full", help="With --json: keep each run's configuration.")] = False,
 ) -> None:
-    """Show the results: for each setting and method the median [quartiles] (minimum) over seeds."""
-    from supportmatch.bench.compare import ORACLE_NOTE
+    """Show the results: for each setting and method the median, the quartiles and the minimum over seeds."""
+    from supportmatch.bench.compare import ORACLE_NOTE, text_table, variants_of
     from supportmatch.metrics import OVERALL
 
     if metric not in OVERALL:
@@ -146,7 +181,8 @@ def table(
         typer.echo(json.dumps([row if full else _without_config(row) for row in rows]))
         return
     header = ["setting", "method", "budget", "config", "n", f"{metric}: median [q1, q3] (min)", "seconds", "failed"]
-    _show(header, [_summarise(own, metric) for own in _by_variant(rows)])
+    lines = [_summarise(variant, own, metric) for cell in variants_of(rows).values() for variant, own in cell.items()]
+    typer.echo(text_table([header, *lines]))
     if any(row["sees_deployment_labels"] for row in rows):
         typer.echo(ORACLE_NOTE)
 
@@ -172,7 +208,7 @@ def plot(
     from supportmatch.bench.figures import KINDS, plot_all
     from supportmatch.bench.store import Store
 
-    rows, store = find_rows(out, setting, methods), Store(out)
+    rows, store = _find_comparable(out, setting, methods), Store(out)
     folders = {row["config_hash"]: store.run_folder(row["config_hash"]) for row in rows}
     for written in plot_all(rows, folders, figures, kind or KINDS):
         typer.echo(f"{written.path}: {written.alt}")
@@ -190,7 +226,7 @@ def compare(
     """Set the results beside those that the paper's authors published, and say where they differ and why."""
     from supportmatch.bench.compare import compare_with_authors
 
-    found = compare_with_authors(find_rows(out, setting, methods), metric.value, every=every)
+    found = compare_with_authors(_find_comparable(out, setting, methods), metric.value, every=every)
     typer.echo(json.dumps(found.to_json()) if as_json else found.to_text())
 
 
@@ -200,7 +236,7 @@ def find_rows(out: Path, settings: list[str] | None = None, methods: list[str] |
 
     rows = Store(out).rows()
     if not rows:
-        raise ConfigError(f"there are no results in {out}: make some with `supportmatch bench run --out {out}`.")
+        raise _nothing_in(out)
     for what, names in (("setting", settings), ("method", methods)):
         if names:
             known = sorted({row[what] for row in rows})
@@ -210,6 +246,20 @@ def find_rows(out: Path, settings: list[str] | None = None, methods: list[str] |
                     raise UnknownNameError(f"no results of {what} {name!r} in {out}: there are {', '.join(known)}.")
             rows = [row for row in rows if row[what] in chosen]
     return rows
+
+
+def _find_comparable(out: Path, settings: list[str] | None, methods: list[str] | None) -> list[Row]:
+    """Return the rows of one configuration in each cell, and say on stderr how many others there are."""
+    from supportmatch.bench.compare import leave_out_other_configurations
+
+    rows, note = leave_out_other_configurations(find_rows(out, settings, methods))
+    if note:
+        typer.echo(f"supportmatch: {note}", err=True)
+    return rows
+
+
+def _nothing_in(out: Path) -> ConfigError:
+    return ConfigError(f"there are no results in {out}: make some with `supportmatch bench run --out {out}`.")
 
 
 def _select(settings: list[str], methods: list[str], seeds: str, budget: BudgetName, data: Path | None) -> list[Run]:
@@ -230,7 +280,9 @@ def _select(settings: list[str], methods: list[str], seeds: str, budget: BudgetN
 
 def _split(names: Sequence[str], everything: Iterable[str] = ()) -> list[str]:
     """Return each name once, in the order given; "all" stands for everything."""
-    single = [part.strip() for name in names for part in name.split(",")]
+    single = [stripped for name in names for part in name.split(",") if (stripped := part.strip())]
+    if not single:
+        raise ConfigError(f"there is no name in {', '.join(map(repr, names))}: write at least one, or leave it out.")
     return list(dict.fromkeys(known for name in single for known in (everything if name == "all" else [name])))
 
 
@@ -240,7 +292,14 @@ def _make_executor(name: ExecutorName, workers: int | None, threads: int | None,
     if name is ExecutorName.RAY:
         return RayExecutor(address, workers, threads or 1)
     workers = workers or 1
-    return LocalExecutor(workers, threads or max(1, (os.cpu_count() or 1) // workers))
+    return LocalExecutor(workers, threads or max(1, _n_cores() // workers))
+
+
+def _n_cores() -> int:
+    """Return how many cores this process may use, which can be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -265,64 +324,38 @@ def _announce(row: Row, done: int, total: int) -> None:
     typer.echo(f"[{done}/{total}] {row['setting']} {row['method']} seed {row['seed']}: {said}{took}", err=True)
 
 
-def _state(store: Store, one: Run) -> str:
+def _state(row: Row) -> str:
     from supportmatch.bench.runs import is_failed, is_refused
 
-    row = store.find(one.spec.config_hash)
-    if row is None:
-        return "running" if store.is_running(one.spec.config_hash) else "missing"
     return "failed" if is_failed(row) else "refused" if is_refused(row) else "done"
+
+
+def _future(store: Store, one: Run) -> str:
+    """Return the state of a run that has no row."""
+    if one.refusal is not None:
+        return "refused"
+    return "running" if store.is_running(one.spec.config_hash) else "missing"
 
 
 def _without_config(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "config"}
 
 
-def _by_variant(rows: list[Row]) -> Iterable[list[Row]]:
-    """Group rows that differ by seed alone: other configurations, data or budgets are not to be averaged."""
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["setting"], row["method"], row["budget"], _variant(row)].append(row)
-    return groups.values()
-
-
-def _variant(row: Row) -> str:
-    """Return a short name of a configuration on some data."""
-    from hashlib import sha256
-
-    return sha256(json.dumps([row["config"], row["data_hash"]], sort_keys=True).encode()).hexdigest()[:6]
-
-
-def _summarise(rows: list[Row], metric: str) -> list[Any]:
+def _summarise(variant: str, rows: list[Row], metric: str) -> list[Any]:
     """Return one line of the table."""
-    import numpy as np
-
-    from supportmatch.bench.compare import ORACLE_MARK
+    from supportmatch.bench.compare import ORACLE_MARK, Spread, metric_values
     from supportmatch.bench.runs import is_failed, is_refused
 
     first = rows[0]
-    values = [row[metric] for row in rows if row[metric] is not None]
-    took = [row["seconds"] for row in rows if row["error"] is None]
-    if values:
-        q1, median, q3 = np.quantile(values, (0.25, 0.5, 0.75))
-        scores = f"{median:.3f} [{q1:.3f}, {q3:.3f}] ({min(values):.3f})"
-    else:
-        scores = "refused" if any(map(is_refused, rows)) else "-"
+    scores = Spread.of(metric_values(rows, metric))
+    seconds = Spread.of(metric_values(rows, "seconds")).median
     return [
         first["setting"],
         first["method"] + (f" {ORACLE_MARK}" if first["sees_deployment_labels"] else ""),
         first["budget"],
-        _variant(first),
-        len(values),
-        scores,
-        f"{np.median(took):.1f}" if took else "-",
+        variant,
+        scores.n,
+        "refused" if not scores.n and any(map(is_refused, rows)) else scores.to_text(with_min=True),
+        "-" if isnan(seconds) else f"{seconds:.1f}",
         sum(map(is_failed, rows)),
     ]
-
-
-def _show(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print columns that line up, also when the output is not a terminal."""
-    cells = [[str(cell) for cell in line] for line in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

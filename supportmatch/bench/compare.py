@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from math import isnan, nan
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from supportmatch.bench.methods import METHODS, Budget
 from supportmatch.bench.remarks import REMARKS
 from supportmatch.bench.runs import is_refused
+from supportmatch.bench.store import Row
 from supportmatch.data.problems import SETTINGS
 from supportmatch.errors import ConfigError, UnknownNameError
 from supportmatch.metrics import OVERALL
 
-Row = Mapping[str, Any]
+Cell = tuple[str, str, str]
+"""Setting, method and budget."""
 Verdict = Literal["in or above", "agrees", "above", "below", "no result", "not judged", ""]
 
 ORACLE_MARK = "†"
@@ -48,6 +51,10 @@ _AUTHORS_COLUMNS = {
 _AUTHORS_NAMES = {
     "ours-rank": "ours-clustering",  # the authors clustered by rank statistics
     "erm-plain": "erm",  # their ERM on Adult seems to have been sampled so
+    "dro-plain": "dro",
+    "gdro-plain": "gdro",
+    "gdro-small-step": "gdro",
+    "lff-published": "lff",
 }
 
 
@@ -161,10 +168,6 @@ class Comparisons:
     metric: str
     lines: tuple[Comparison, ...]
 
-    def of(self, setting: str) -> Comparisons:
-        """Return the lines of one setting."""
-        return Comparisons(self.metric, tuple(line for line in self.lines if line.ours.setting == setting))
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values that `json.dumps` accepts."""
         return {"metric": self.metric, "lines": [line.to_json() for line in self.lines]}
@@ -173,11 +176,9 @@ class Comparisons:
         """Return a plain table; remarks follow their line."""
         if not self.lines:
             return "There is nothing to compare: no row is of a setting and method that the authors published."
-        table = [self._head(), *(_cells(line) for line in self.lines)]
-        widths = [max(len(cells[i]) for cells in table) for i in range(len(table[0]))]
-        texts = ["  ".join(f"{cell:{w}}" for cell, w in zip(cells, widths, strict=True)).rstrip() for cells in table]
-        lines = [f"{self.metric.replace('_', ' ')}: median [quartiles] (minimum) over seeds", texts[0]]
-        for text, line in zip(texts[1:], self.lines, strict=True):
+        head, *texts = text_table([self._head(), *(_cells(line) for line in self.lines)]).splitlines()
+        lines = [f"{self.metric.replace('_', ' ')}: median [quartiles] (minimum) over seeds", head]
+        for text, line in zip(texts, self.lines, strict=True):
             lines += [text, *([f"    {line.remark}"] if line.remark else [])]
         return "\n".join([*lines, *([ORACLE_NOTE] if self._has_oracle else [])])
 
@@ -219,25 +220,68 @@ def authors_method(method: str) -> str:
     return _AUTHORS_NAMES.get(method, method)
 
 
-def cells_of(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
-    """Group rows by setting, method and budget, in the order of tables and figures; refused runs are left out."""
-    cells: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+def variants_of(rows: Iterable[Row]) -> dict[Cell, dict[str, list[Row]]]:
+    """Group the rows of each cell that differ by seed alone, under a short name of their configuration and data."""
+    cells: dict[Cell, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if not is_refused(dict(row)):
-            cells[row["setting"], row["method"], row["budget"]].append(row)
-    for cell, own in cells.items():
-        variants = {json.dumps([row.get("config"), row.get("data_hash")], sort_keys=True) for row in own}
-        if len(variants) > 1 or len({row["seed"] for row in own}) < len(own):
+        text = json.dumps([row.get("config"), row.get("data_hash")], sort_keys=True)
+        variant = hashlib.sha256(text.encode()).hexdigest()[:6]
+        cells[row["setting"], row["method"], row["budget"]][variant].append(row)
+    return cells
+
+
+def leave_out_other_configurations(rows: Iterable[Row]) -> tuple[list[Row], str]:
+    """Where a cell has rows of several configurations, keep those of the present one, if there are any.
+
+    Returns:
+        The rows to use, without refused runs, and one sentence on those of other configurations; empty without any.
+    """
+    kept: list[Row] = []
+    n_left_out = 0
+    mixed = []
+    for cell, variants in variants_of(row for row in rows if not is_refused(row)).items():
+        own = [row for variant in variants.values() for row in variant]
+        wanted = _present_configuration(cell) if len(variants) > 1 else None
+        present = [row for row in own if wanted is not None and row.get("config") == wanted]
+        kept += present or own
+        if present and len(present) < len(own):
+            n_left_out += len(own) - len(present)
+            mixed.append(" ".join(cell))
+    note = f"{n_left_out} rows of other configurations than the present one are left out: {', '.join(mixed)}."
+    return kept, note if mixed else ""
+
+
+def _present_configuration(cell: Cell) -> Row | None:
+    """Return what a row of the cell would have as `config` if it were made now; None if it could not be made."""
+    setting, method, budget = cell
+    if setting not in SETTINGS or method not in METHODS or budget not in get_args(Budget):
+        return None
+    configuration = METHODS[method].configuration(SETTINGS[setting], cast(Budget, budget))
+    present: Row = json.loads(json.dumps(configuration))  # as rows are read
+    return present
+
+
+def cells_of(rows: Iterable[Row]) -> dict[Cell, list[Row]]:
+    """Group rows by setting, method and budget, in the order of tables and figures; refused runs are left out."""
+    cells: dict[Cell, list[Row]] = {}
+    for cell, variants in variants_of(row for row in rows if not is_refused(row)).items():
+        cells[cell] = sorted((row for own in variants.values() for row in own), key=lambda row: int(row["seed"]))
+        n_seeds = len({row["seed"] for row in cells[cell]})
+        if len(variants) > 1 or n_seeds < len(cells[cell]):
+            names = (
+                ", ".join(f"{row['config_hash']} (seed {row['seed']})" for row in own) for own in variants.values()
+            )
             raise ConfigError(
-                f"{', '.join(cell)} has rows of {len(variants)} configurations for {len({row['seed'] for row in own})} "
-                f"seeds ({len(own)} rows), which are not to be mixed: keep one row per seed, all of one configuration."
+                f"{', '.join(cell)} has rows of {len(variants)} configurations for {n_seeds} seeds "
+                f"({len(cells[cell])} rows), which are not to be mixed: keep one row per seed, all of one "
+                f"configuration, and remove the others from `runs/` and `rows.jsonl`: {'; or '.join(names)}."
             )
     settings, methods, budgets = list(SETTINGS), list(METHODS), get_args(Budget)
 
-    def place(cell: tuple[str, str, str]) -> tuple[Any, ...]:
+    def place(cell: Cell) -> tuple[Any, ...]:
         return tuple(_place(order, name) for order, name in zip((settings, methods, budgets), cell, strict=True))
 
-    return {cell: sorted(cells[cell], key=lambda row: int(row["seed"])) for cell in sorted(cells, key=place)}
+    return {cell: cells[cell] for cell in sorted(cells, key=place)}
 
 
 def metric_values(rows: Iterable[Row], metric: str) -> list[float]:
@@ -252,7 +296,7 @@ def summarise(rows: Iterable[Row], metric: str) -> list[Summary]:
     return [_summarise_cell(cell, own, metric) for cell, own in cells_of(rows).items()]
 
 
-def _summarise_cell(cell: tuple[str, str, str], rows: Sequence[Row], metric: str) -> Summary:
+def _summarise_cell(cell: Cell, rows: Sequence[Row], metric: str) -> Summary:
     values = metric_values(rows, metric)
     failed = sum(bool(row.get("error")) for row in rows)
     return Summary(
@@ -366,6 +410,19 @@ def shown_metrics(setting: str) -> tuple[str, ...]:
     """Return the metrics that are shown for a setting: with more than two subgroups also the largest differences."""
     binary = setting not in SETTINGS or len(SETTINGS[setting].subgroup_names) == 2
     return tuple(metric for metric in OVERALL if not (binary and metric.endswith("_difference")))
+
+
+def text_table(rows: Sequence[Sequence[object]]) -> str:
+    """Return columns that line up, also when they do not go to a terminal.
+
+    >>> print(text_table([["method", "n"], ["erm", 30]]))
+    method  n
+    erm     30
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

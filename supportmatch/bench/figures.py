@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from importlib import import_module
 from math import ceil, isnan
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -25,7 +23,7 @@ from supportmatch.bench.compare import (
     ORACLE_MARK,
     ORACLE_NOTE,
     Authors,
-    Row,
+    Cell,
     Summary,
     authors_method,
     cells_of,
@@ -36,7 +34,7 @@ from supportmatch.bench.compare import (
     shown_metrics,
     summarise,
 )
-from supportmatch.bench.store import ARRAYS, HISTORY
+from supportmatch.bench.store import ARRAYS, HISTORY, Row, write_atomically
 from supportmatch.data.problems import SETTINGS
 from supportmatch.errors import ConfigError, ShapeError, UnknownNameError
 from supportmatch.history import History
@@ -100,14 +98,14 @@ def figure_boxes(
     for axis in axes.flat[len(metrics) :]:
         axis.remove()
     summaries = summarise(own, metrics[0])
-    axes[0, 0].set_yticks(range(len(cells)), [_row_label(summary) for summary in summaries], fontsize=_FONT)
+    axes[0, 0].set_yticks(range(len(cells)), [_row_label(summary) for summary in summaries])
     axes[0, 0].set_ylim(len(cells) - 0.4, -0.6)
     figure.suptitle(setting, fontsize=_FONT + 2)
     figure.legend(handles=_box_legend(), loc="outside lower center", ncols=4, fontsize=_FONT, frameon=False)
     return Illustration(figure, _describe_boxes(setting, metrics, own))
 
 
-def _draw_boxes(axis: Any, cells: Mapping[tuple[str, str, str], list[Row]], metric: str, authors: Authors) -> None:
+def _draw_boxes(axis: Any, cells: Mapping[Cell, list[Row]], metric: str, authors: Authors) -> None:
     for place, ((setting, method, _), own) in enumerate(cells.items()):
         values = metric_values(own, metric)
         if values:
@@ -131,7 +129,8 @@ def _draw_boxes(axis: Any, cells: Mapping[tuple[str, str, str], list[Row]], metr
                 axis.plot([theirs.q1, theirs.q3], [place + 0.28] * 2, color=_ORANGE, linewidth=2.5, zorder=3)
             axis.plot(theirs.median, place + 0.28, "D", color=_ORANGE, markersize=5, zorder=4)
     axis.set_xlabel(_panel_title(metric, next(iter(cells))[0]), fontsize=_FONT)
-    axis.tick_params(labelsize=_FONT - 1)
+    axis.tick_params(axis="x", labelsize=_FONT - 1)
+    axis.tick_params(axis="y", labelsize=_FONT)
     axis.grid(axis="x", color="0.9")
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
@@ -158,14 +157,16 @@ def _box_legend() -> list[Any]:
 
 def _describe_boxes(setting: str, metrics: Sequence[str], rows: Sequence[Row]) -> str:
     metric = "robust_accuracy" if "robust_accuracy" in metrics else metrics[0]
+    summaries = summarise(rows, metric)
     medians = [
         f"{summary.label} {summary.spread.median:.3f}" if summary.spread.n else f"{summary.label} none"
-        for summary in summarise(rows, metric)
+        for summary in summaries
     ]
+    note = f" {ORACLE_NOTE}" if any(summary.sees_deployment_labels for summary in summaries) else ""
     shown = ", ".join(metric_title(metric) for metric in metrics)
     return (
-        f"Box plots for {setting}, one row per method: {shown}. Median {metric_title(metric)}: {', '.join(medians)}. "
-        f"{ORACLE_NOTE}"
+        f"Box plots for {setting}, one row per method: {shown}. "
+        f"Median {metric_title(metric)}: {', '.join(medians)}.{note}"
     )
 
 
@@ -223,30 +224,41 @@ def _bars(axis: Any, labels: Sequence[str], values: NDArray[Any]) -> None:
 
 
 def figure_learning_curves(histories: Mapping[int, History], title: str = "") -> Illustration:
-    """Show reconstruction loss, adversarial loss and discriminator accuracy by step, smoothed, a line per seed."""
+    """Show reconstruction loss, adversarial loss and discriminator accuracy by step, smoothed, a line per seed.
+
+    More seeds than can be told apart by colour are grey, with their median in black.
+    """
     names = [name for name in _CURVES if any(name in row for history in histories.values() for row in history.rows)]
     if not names:
         raise ConfigError(f"there is nothing to draw: no history has any of {', '.join(_CURVES)}.")
-    figure = Figure(figsize=(3.6 * len(names), 3.0), layout="constrained")
-    figure.suptitle(title, fontsize=_FONT + 2)
+    figure = Figure(figsize=(max(7.5, 3.6 * len(names)), 3.2), layout="constrained")
+    is_crowd = len(histories) > len(_COLOURS)
+    crowd = [f"grey: {len(histories)} seeds, black: their median"] if is_crowd else []
+    figure.suptitle("\n".join([title, *crowd]).strip(), fontsize=_FONT + 1)
     last = []
     for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        ends = []
-        for colour, (seed, history) in enumerate(histories.items()):
-            steps, values = _smooth(history, name)
-            axis.plot(steps, values, color=_COLOURS[colour % len(_COLOURS)], linewidth=1.3, label=f"seed {seed}")
-            ends += values[-1:].tolist()
+        curves = {seed: _smooth(history, name) for seed, history in histories.items()}
+        for place, (seed, curve) in enumerate(curves.items()):
+            if is_crowd:
+                axis.plot(*curve, color="0.7", linewidth=0.6)
+            else:
+                axis.plot(*curve, color=_COLOURS[place], linewidth=1.3, label=f"seed {seed}")
+        if is_crowd:
+            axis.plot(*_median_curve(list(curves.values())), color="black", linewidth=1.6)
+        ends = [float(values[-1]) for _, values in curves.values() if len(values)]
         last.append(f"{name.replace('_', ' ')} {np.median(ends):.3g}")
         axis.set_title(name.replace("_", " "), fontsize=_FONT)
         axis.set_xlabel("step", fontsize=_FONT)
-        axis.tick_params(labelsize=_FONT - 1)
+        axis.tick_params(which="both", labelsize=_FONT - 1)
         axis.spines[["top", "right"]].set_visible(False)
         if name == "discriminator_accuracy":
             axis.axhline(0.5, color="0.5", linewidth=0.8, linestyle="--")
             axis.set_ylim(0, 1)
         elif name == "reconstruction":
             axis.set_yscale("log")
-    figure.axes[-1].legend(fontsize=_FONT - 2, frameon=False)
+    if not is_crowd:
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center", fontsize=_FONT - 1, frameon=False)
     subject = f" of {title}" if title else ""
     alt = f"Learning curves{subject}; seeds {', '.join(map(str, histories))}. Medians at the end: {', '.join(last)}."
     return Illustration(figure, alt)
@@ -261,6 +273,14 @@ def _smooth(history: History, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     window = max(1, len(values) // 50)
     kernel = np.ones(window) / window
     return np.convolve(steps, kernel, mode="valid"), np.convolve(values, kernel, mode="valid")
+
+
+def _median_curve(curves: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the median at each step of the longest curve, over the curves that reach it."""
+    curves = [curve for curve in curves if len(curve[0])]
+    longest = max((steps for steps, _ in curves), key=lambda steps: float(steps[-1]))
+    reached = [np.interp(longest, steps, values, left=np.nan, right=np.nan) for steps, values in curves]
+    return longest, np.nanmedian(reached, axis=0)
 
 
 def figure_representation(arrays: Arrays, names: Sequence[str] | None = None, title: str = "") -> Illustration:
@@ -349,8 +369,7 @@ def figure_attention(arrays: Arrays, title: str = "") -> Illustration:
     figure = Figure(figsize=(9, len(bags) * (0.6 * lines + 0.25) + 0.7), layout="constrained")
     largest = float(weights[:, :size].max())
     figure.suptitle(
-        f"{f'{title}: ' if title else ''}attention within deployment bags; white frame = {largest:.3f}, black = 0",
-        fontsize=_FONT,
+        f"{title}\nattention within deployment bags: white frame = {largest:.3f}, black = 0".strip(), fontsize=_FONT
     )
     for number, (axis, images, own) in enumerate(
         zip(figure.subplots(len(bags), 1, squeeze=False)[:, 0], bags, weights, strict=True), start=1
@@ -403,7 +422,10 @@ def plot_all(
     """
     if unknown := sorted(set(kinds) - set(KINDS)):
         raise UnknownNameError(f"unknown kind of figure {unknown[0]!r}: choose among {', '.join(KINDS)}.")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"{out} is, or is below, a file, but figures need a folder: choose another name.") from error
     written = []
     for kind, name, draw in _plan(rows, run_folders):
         if kind in kinds:
@@ -412,7 +434,7 @@ def plot_all(
             written.append(Written(path, illustration.alt))
     index = {**read_index(out), **{item.path.name: item.alt for item in written}}
     text = json.dumps(dict(sorted(index.items())), indent=1, ensure_ascii=False) + "\n"
-    _write_atomically(out / _INDEX, text.encode())
+    write_atomically(out / _INDEX, text.encode())
     return written
 
 
@@ -475,13 +497,4 @@ def _save(illustration: Illustration, path: Path) -> None:
     illustration.figure.savefig(
         buffer, format="png", dpi=130, metadata={"Description": illustration.alt, "Software": None}
     )
-    _write_atomically(path, buffer.getvalue())
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}-{uuid4().hex[:12]}")
-    try:
-        draft.write_bytes(content)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(path, buffer.getvalue())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from filelock import FileLock
 
@@ -23,24 +23,31 @@ def ignore(row: Row, done: int, total: int) -> None:
 
 
 def sweep(
-    runs: Sequence[Run], store: Store, executor: Executor, *, retry_failed: bool = False, listen: Listener = ignore
+    runs: Sequence[Run],
+    store: Store,
+    executor: Executor,
+    *,
+    retry_failed: bool = False,
+    redo: bool = False,
+    listen: Listener = ignore,
 ) -> list[Row]:
     """Do the runs that have no row yet and return the rows of all.
 
-    A failed run counts as done unless `retry_failed` is set. A run that another sweep is doing is waited for, and done
-    here if that sweep dies. Use it inside the `with` block of its executor.
+    A failed run counts as done unless `retry_failed` is set, and no run does if `redo` is set. A run that another sweep
+    is doing is waited for, and done here if that sweep dies. Use it inside the `with` block of its executor.
     """
-    return _Sweep(runs, store, executor, retry_failed, listen).work()
+    found = [store.find(run.spec.config_hash) for run in runs]
+    to_repeat = {row["config_hash"]: row for row in found if row and (redo or (retry_failed and is_failed(row)))}
+    return _Sweep(runs, store, executor, to_repeat, listen).work()
 
 
 class _Sweep:
     def __init__(
-        self, runs: Sequence[Run], store: Store, executor: Executor, retry_failed: bool, listen: Listener
+        self, runs: Sequence[Run], store: Store, executor: Executor, to_repeat: Mapping[str, Row], listen: Listener
     ) -> None:
         self.runs, self.store, self.executor, self.listen = runs, store, executor, listen
-        found = [(run, store.find(run.spec.config_hash)) for run in runs]
-        self.to_retry = {row["config_hash"]: row for _, row in found if retry_failed and row and is_failed(row)}
-        self.waiting = deque(run for run, row in found if not self._is_settled(run, row))
+        self.to_repeat = to_repeat
+        self.waiting = deque(run for run in runs if not self._is_settled(run, store.find(run.spec.config_hash)))
         self.locks: dict[str, FileLock] = {}
         self.done, self.total = 0, len(self.waiting)
 
@@ -81,10 +88,10 @@ class _Sweep:
     def _is_settled(self, run: Run, row: Row | None) -> bool:
         if row is None:
             return False
-        if is_refused(row):
-            return run.refusal is not None
-        # A failure that is not the one seen at the start is news from another sweep, which has just tried again.
-        return not is_failed(row) or self.to_retry.get(row["config_hash"]) != row
+        if is_refused(row) and run.refusal is None:
+            return False
+        # A row that is not the one seen at the start is news from another sweep, which has just done the run again.
+        return self.to_repeat.get(row["config_hash"]) != row
 
     def _keep(self, run: Run, result: Result) -> None:
         self.store.write(result.row, run.spec.identity, result.files)

@@ -1,11 +1,13 @@
 """One run: what decides it, how it is executed, and the row that it leaves.
 
 A row is flat JSON: `setting`, `method`, `seed`, `budget`, `sees_deployment_labels`, every score of
-`supportmatch.metrics.OVERALL`, `by_source` and `by_subgroup` (name -> accuracy), `details` (what else the method
-measured), `seconds` and `cpu_seconds` of fitting and predicting, `threads`, `peak_memory_mb`, `warnings`, `versions`,
-`machine`, `code` (a hash of the package's source), `config_hash`, `data_hash`, `config` and `error`. The error is None
-or one sentence; scores are None beside an error. An error that starts with "refused: " means that the method does not
-apply to the setting.
+`supportmatch.metrics.OVERALL`, `by_source` and `by_subgroup` (name -> accuracy), `confusion` (name of a source -> class
+-> how many test rows of the source were predicted to be of that class), `details` (what else the method measured),
+`seconds` and `cpu_seconds` of fitting, predicting and collecting what figures need, `threads`, `peak_memory_mb`,
+`warnings`, `versions`, `machine`, `code` (a hash of the package's source), `config_hash`, `data_hash`, `config` and
+`error`. The error is None or one sentence; scores are None and tables empty beside an error. An error that starts with
+"refused: " means that the method does not apply to the setting. A row that was not made by this runner has `imported`,
+which says where it comes from. Rows of older code may lack `confusion`.
 """
 
 from __future__ import annotations
@@ -35,12 +37,14 @@ from numpy.typing import NDArray
 import supportmatch
 from supportmatch.bench.methods.interface import Budget, Method, Outcome
 from supportmatch.bench.store import ARRAYS, HISTORY, TRACEBACK, Row
-from supportmatch.data.problems import Setting, find_setting
+from supportmatch.data.problems import Problem, Setting, find_setting
 from supportmatch.errors import ConfigError
 from supportmatch.metrics import OVERALL
 
 REFUSED = "refused: "
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+MOST_SEEDS = 10_000
+"""That can be asked for at once."""
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Run:
                 measured = {
                     **{name: scored[name] for name in OVERALL},
                     **{by: _accuracies(scored[by]) for by in ("by_source", "by_subgroup")},
+                    "confusion": _confusion(problem, outcome.predicted),
                     "details": _plain(outcome.details),
                     **took,
                 }
@@ -138,6 +143,7 @@ class Run:
             **dict.fromkeys(OVERALL),
             "by_source": {},
             "by_subgroup": {},
+            "confusion": {},
             "details": {},
             "seconds": None,
             "cpu_seconds": None,
@@ -164,9 +170,6 @@ def plan_runs(
 ) -> list[Run]:
     """Return a run for every setting, method and seed; the folder is for settings whose data is not embedded."""
     settings, methods, seeds = list(settings), list(methods), list(seeds)
-    lacking = [setting.name for setting in settings if setting.needs_folder and folder is None]
-    if lacking:
-        raise ConfigError(f"{', '.join(lacking)} needs its data, which is not embedded: pass the folder with `--data`.")
     runs = []
     for setting in settings:
         own_folder = folder if setting.needs_folder else None
@@ -192,7 +195,9 @@ def parse_seeds(text: str) -> list[int]:
         first, last = (int(matched[1]), int(matched[2] or matched[1])) if matched else (1, 0)
         if first > last:
             raise ConfigError(f"cannot read seeds from {text!r}: write numbers and ranges, like 0-29 or 0,3,5-7.")
-        seeds.update(range(first, last + 1))
+        seeds.update(range(first, last + 1)[: MOST_SEEDS + 1])
+        if len(seeds) > MOST_SEEDS:
+            raise ConfigError(f"{text!r} asks for more than {MOST_SEEDS:,} seeds: ask for fewer, like 0-29 or 0,3,5-7.")
     return sorted(seeds)
 
 
@@ -245,6 +250,15 @@ def _peak_memory_mb() -> int:
 
 def _accuracies(by_name: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     return {name: cell["accuracy"] for name, cell in by_name.items()}
+
+
+def _confusion(problem: Problem, predicted: NDArray[Any]) -> dict[str, dict[str, int]]:
+    grid = problem.grid
+    sources = grid.source_ids(grid.class_ids(problem.y_test), grid.subgroup_ids(problem.subgroup_test))
+    counts = np.zeros((grid.n_sources, grid.n_classes), dtype=int)
+    np.add.at(counts, (sources, grid.class_ids(predicted)), 1)
+    classes = [str(name) for name in grid.classes]
+    return {grid.source_name(i): dict(zip(classes, own, strict=True)) for i, own in enumerate(counts.tolist())}
 
 
 def _plain(value: Any) -> Any:

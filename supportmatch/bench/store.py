@@ -1,13 +1,15 @@
 """Results on disk: one folder per run, named by what decides the run, and one file of packed rows.
 
-A run's folder is written beside its final name, flushed and renamed, so it is complete or absent. Everything is JSON,
-text or plain NumPy arrays; there is no pickle.
+A run exists if its folder has a row. A new folder is written beside its final name, flushed and renamed. An existing
+one is never moved, and its row is replaced last: readers always find a whole row, the old or the new. Everything is
+JSON, text or plain NumPy arrays; there is no pickle.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from functools import cached_property
@@ -24,6 +26,7 @@ Row = dict[str, Any]
 
 ROW, CONFIG, HISTORY, ARRAYS, TRACEBACK = "row.json", "config.json", "history.jsonl", "arrays.npz", "traceback.txt"
 PACKED = "rows.jsonl"
+_RUN = re.compile(r"[0-9a-f]{16}")
 _NEEDED = {"setting", "method", "seed", "budget", "config_hash", "error"}
 
 
@@ -41,43 +44,42 @@ class Store:
 
     def find(self, config_hash: str) -> Row | None:
         """Return the row of one run, or None if it has not been made."""
-        folder = self.run_folder(config_hash)
-        return _read_folder(folder) if folder.is_dir() else self._packed.get(config_hash)
+        return _read_folder(self.run_folder(config_hash)) or self._packed.get(config_hash)
 
     def rows(self) -> list[Row]:
         """Return every row, sorted by setting, method and seed; what a run's folder says wins over a packed row."""
         runs = self.folder / "runs"
-        # Names with a leading dot are drafts of a writer at work, or of one that was killed.
-        folders = [path for path in runs.iterdir() if not path.name.startswith(".")] if runs.is_dir() else []
-        own = {row["config_hash"]: row for row in map(_read_folder, folders)}
+        # Other names are drafts of a writer at work or of one that was killed, or what the system leaves in folders.
+        folders = [path for path in runs.iterdir() if _RUN.fullmatch(path.name)] if runs.is_dir() else []
+        own = {row["config_hash"]: row for row in map(_read_folder, folders) if row is not None}
         return sorted({**_read_packed(self.folder / PACKED), **own}.values(), key=_sort_key)
 
     def write(self, row: Row, config: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         """Write a run's folder, replacing an older one; hold the lock of the run."""
         folder = self.run_folder(row["config_hash"])
-        contents = {**files, ROW: to_json(row).encode(), CONFIG: to_json(config).encode()}
+        others = {**files, CONFIG: to_json(config).encode()}
+        last = to_json(row).encode()
         folder.parent.mkdir(parents=True, exist_ok=True)
         for stale in folder.parent.glob(f".{folder.name}-*"):  # of a writer that was killed: we have its lock
             shutil.rmtree(stale)
-        draft, old = (folder.with_name(f".{folder.name}-{uuid4().hex[:12]}") for _ in range(2))
-        draft.mkdir()
-        for name, content in contents.items():
-            _write_flushed(draft / name, content)
-        _flush_folder(draft)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(draft, folder)
-        _flush_folder(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        is_new = not folder.exists()
+        place = folder.with_name(f".{folder.name}-{uuid4().hex[:12]}") if is_new else folder
+        place.mkdir(exist_ok=True)
+        for name, content in others.items():
+            write_atomically(place / name, content)
+        for path in list(place.iterdir()):  # of the earlier run, or of a writer that was killed
+            if path.is_file() and path.name not in (ROW, *others):
+                path.unlink()
+        write_atomically(place / ROW, last)
+        if is_new:
+            os.replace(place, folder)
+            _flush_folder(folder.parent)
 
     def pack(self) -> int:
         """Write every row to one file, so that rows can be kept without folders; return how many there are."""
         rows = self.rows()
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{PACKED}-{uuid4().hex[:12]}"
-        _write_flushed(draft, "".join(to_json(row) for row in rows).encode())
-        os.replace(draft, self.folder / PACKED)
-        _flush_folder(self.folder)
+        write_atomically(self.folder / PACKED, "".join(to_json(row) for row in rows).encode())
         return len(rows)
 
     def lock(self, config_hash: str) -> FileLock:
@@ -115,11 +117,27 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, allow_nan=False) + "\n"
 
 
-def _read_folder(folder: Path) -> Row:
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that is whole or absent for every reader and after a power cut; it may replace another."""
+    draft = path.with_name(f".{path.name}-{uuid4().hex[:12]}")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    _flush_folder(path.parent)
+
+
+def _read_folder(folder: Path) -> Row | None:
     path = folder / ROW
-    if not path.is_file():
-        raise ResultFileError(f"{folder} is not the folder of a run, it lacks {ROW}: remove it.")
-    row = _read_row(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    row = _read_row(text, str(path))
     if row["config_hash"] != folder.name:
         raise ResultFileError(f"{path} belongs to run {row['config_hash']}, not to its folder: remove the folder.")
     return row
@@ -129,7 +147,7 @@ def _read_packed(path: Path) -> dict[str, Row]:
     if not path.exists():
         return {}
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    rows = [_read_row(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+    rows = [_read_row(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1) if line.strip()]
     return {row["config_hash"]: row for row in rows}
 
 
@@ -145,13 +163,6 @@ def _read_row(text: str, where: str) -> Row:
 
 def _sort_key(row: Row) -> tuple[Any, ...]:
     return row["setting"], row["method"], row["seed"], row["budget"], row["config_hash"]
-
-
-def _write_flushed(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:

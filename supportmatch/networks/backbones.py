@@ -14,6 +14,8 @@ def build_backbone(feature_shape: tuple[int, ...], n_classes: int, widths: tuple
 
     The paper's are `widths=(64, 128, 256, 512)` for 32 x 32 images and `(35,)` for tables.
     """
+    if any(width < 1 for width in widths):
+        raise ConfigError(f"`widths` are units or channels, at least 1 each, but they are {widths}.")
     layers: list[nn.Module] = []
     if len(feature_shape) == 1:
         sizes = (feature_shape[0], *widths)

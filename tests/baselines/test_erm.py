@@ -9,7 +9,7 @@ from torch import nn
 
 from supportmatch.baselines.erm import ErmClassifier
 from supportmatch.data.synthetic import make_sources
-from supportmatch.errors import FeatureMismatchError, NotFiniteError
+from supportmatch.errors import ConfigError, DivergedError, FeatureMismatchError, NotFiniteError
 from supportmatch.metrics import accuracy, robust_accuracy
 
 
@@ -83,3 +83,23 @@ def test_predicting_before_fitting_is_refused() -> None:
 def test_missing_values_are_refused() -> None:
     with pytest.raises(NotFiniteError):
         ErmClassifier().fit(np.array([[np.nan], [1.0]]), [0, 1], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"epochs": 0}, r"`epochs` is 0, but input should be greater than 0\.$"),
+        ({"sampling": "foo"}, r"`sampling` is 'foo', but input should be 'pi', 'sources' or 'plain'\.$"),
+        ({"widths": (0,)}, r"`widths` are units or channels, at least 1 each, but they are \(0,\)\.$"),
+    ],
+)
+def test_senseless_settings_get_one_sentence(wrong: dict[str, object], sentence: str) -> None:
+    train = make_sources(n_train=5).train
+    with pytest.raises(ConfigError, match=sentence):
+        ErmClassifier(**wrong).fit(train.x, train.y, train.s)
+
+
+def test_training_that_diverges_is_said_not_hidden() -> None:
+    train = make_sources(n_train=20).train
+    with pytest.raises(DivergedError, match=r"diverged.*learning rate of 1e\+30"):
+        ErmClassifier(learning_rate=1e30, epochs=5).fit(train.x, train.y, train.s)

@@ -78,14 +78,6 @@ def test_the_harder_subgroup_gets_the_weight_and_does_better_for_it() -> None:
     assert after > before + 0.03
 
 
-def test_predicting_moves_no_weight() -> None:
-    sources = make_sources(n_train=20)
-    model = GroupDroClassifier(epochs=2).fit(sources.train.x, sources.train.y, sources.train.s)
-    before = model.q_.copy()
-    model.predict(sources.test.x)
-    assert np.array_equal(model.q_, before)
-
-
 def test_sources_that_occur_can_be_the_groups() -> None:
     train = make_sources(n_train=20).train
     model = GroupDroClassifier(epochs=2, groups="sources").fit(train.x, train.y, train.s)

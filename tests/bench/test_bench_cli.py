@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 
 from supportmatch import cli
+from supportmatch.bench.cli import ExecutorName, _make_executor
 from supportmatch.bench.methods import METHODS
 from supportmatch.bench.runs import plan_runs
 from supportmatch.bench.store import Store, try_lock
 from supportmatch.data.problems import find_setting
 
 RUN = ("run", "--setting", "synthetic", "--methods", "erm", "--seeds", "0")
+STATUS_HEAD = ("setting", "method", "budget", "done", "failed", "refused", "running", "missing")
 SELECTION = ("--setting", "synthetic", "--methods", "erm,erm-plain", "--seeds", "0-2")
 
 
@@ -61,7 +64,11 @@ def results(tmp_path: Path) -> Path:
         (("--setting", "synthetic,mnist"), "unknown setting 'mnist': choose one of cmnist-sb, "),
         (("--methods", "magic"), "unknown method 'magic': choose one of "),
         (("--seeds", "3-1"), "cannot read seeds from '3-1': write numbers and ranges, like 0-29 or 0,3,5-7."),
-        (("--setting", "celeba-no-smiling-male"), "celeba-no-smiling-male needs its data, which is not embedded"),
+        (
+            ("--setting", "celeba-no-smiling-male"),
+            "CelebA may not be redistributed, so you must say where it is: pass `--data DIR`",
+        ),
+        (("--seeds", "0-3000000000"), "'0-3000000000' asks for more than 10,000 seeds: ask for fewer, like 0-29"),
         (("--address", "here:6379"), "`--address` is of use only with `--executor ray`"),
     ],
 )
@@ -100,7 +107,16 @@ def test_all_settings_are_those_that_need_no_folder(bench: Bench, tmp_path: Path
     assert code == 0
     names = [line.split()[0] for line in out.splitlines()[1:]]
     assert names == ["cmnist-sb", "cmnist-ms", "cmnist-3digit", "adult-sb", "adult-ms", "synthetic"]
-    assert all(line.split()[1:] == ["erm-plain", "0", "0", "0", "0", "2"] for line in out.splitlines()[1:])
+    assert all(line.split()[1:] == ["erm-plain", "fast", *"000020"] for line in out.splitlines()[1:])
+
+
+def test_a_comma_too_many_does_no_harm(bench: Bench, tmp_path: Path) -> None:
+    _, out, _ = bench(
+        "status", "--setting", "synthetic,", "--methods", ",erm, ,", "--seeds", "0", "--out", str(tmp_path)
+    )
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["synthetic", "erm"]]
+    code, _, err = bench("status", "--methods", " , ", "--out", str(tmp_path))
+    assert (code, err) == (2, "supportmatch: there is no name in ' , ': write at least one, or leave it out.\n")
 
 
 def test_a_run_is_announced_and_the_second_time_there_is_nothing_to_do(bench: Bench, tmp_path: Path) -> None:
@@ -112,30 +128,57 @@ def test_a_run_is_announced_and_the_second_time_there_is_nothing_to_do(bench: Be
     assert summary.endswith("1 done, 0 refused, 0 failed.")
     assert bench(*arguments)[2] == summary + "\n"
     assert bench(*arguments, "--quiet") == (0, "", "")
+    assert bench(*arguments, "--redo")[2].startswith("[1/1] synthetic erm seed 0: ")
 
 
 def test_earlier_failures_in_the_selection_make_the_exit_code_one(bench: Bench, results: Path) -> None:
     code, _, err = bench("run", *SELECTION[:2], "--methods", "erm-plain", "--seeds", "0", "--out", str(results))
     assert code == 1
-    assert err.splitlines()[0].endswith("0 done, 0 refused, 1 failed.")
+    summary, hint = err.splitlines()
+    assert summary.endswith("0 done, 0 refused, 1 failed.")
+    assert f"`supportmatch bench table --json --out {results}`" in hint
+    assert "`--retry-failed`" in hint
 
 
 def test_the_status_counts_every_run_once(bench: Bench, results: Path) -> None:
     store = Store(results)
     last = plan_runs([find_setting("synthetic")], [METHODS["erm-plain"]], [2])[0]
-    assert bench("status", *SELECTION, "--out", str(results))[1].splitlines()[-1].split()[2:] == [
-        "0",
-        "1",
-        "1",
-        "0",
-        "1",
-    ]
+    assert bench("status", *SELECTION, "--out", str(results))[1].splitlines()[-1].split()[3:] == [*"011010"]
     lock = store.lock(last.spec.config_hash)
     assert try_lock(lock)
     lines = bench("status", *SELECTION, "--out", str(results))[1].splitlines()
-    assert lines[0].split() == ["setting", "method", "done", "failed", "refused", "running", "missing"]
-    assert lines[1].split() == ["synthetic", "erm", "3", "0", "0", "0", "0"]
-    assert lines[2].split() == ["synthetic", "erm-plain", "0", "1", "1", "1", "0"]
+    assert lines[0].split() == [*STATUS_HEAD, "older", "code"]
+    assert lines[1].split() == ["synthetic", "erm", "fast", *"300000"]
+    assert lines[2].split() == ["synthetic", "erm-plain", "fast", *"011100"]
+
+
+def test_without_a_selection_the_status_counts_what_is_there(bench: Bench, results: Path) -> None:
+    store = Store(results)
+    row = next(row for row in store.rows() if row["method"] == "erm")
+    store.write({**row, "code": "older"}, {}, {})
+    store.write({**row, "budget": "paper", "config_hash": "f" * 16}, {}, {})
+    lines = bench("status", "--out", str(results))[1].splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["synthetic", "erm", "fast", *"300001"],
+        ["synthetic", "erm", "paper", *"100000"],
+        ["synthetic", "erm-plain", "fast", *"011000"],
+    ]
+    assert len(bench("status", "--budget", "paper", "--out", str(results))[1].splitlines()) == 2
+
+
+def test_what_will_be_refused_is_not_missing(bench: Bench, tmp_path: Path) -> None:
+    selection = ("--setting", "adult-ms", "--methods", "gdro", "--seeds", "0-1")
+    assert bench("status", *selection, "--out", str(tmp_path))[1].splitlines()[1].split()[3:] == [*"002000"]
+
+
+def test_the_help_says_what_the_table_shows(bench: Bench) -> None:
+    assert "quartiles" in bench("table", "--help")[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_runs_share_the_cores_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(100, 300, 2)))
+    assert _make_executor(ExecutorName.LOCAL, 3, None, None).threads == 33
 
 
 def test_the_table_summarises_seeds(bench: Bench, results: Path) -> None:
@@ -195,12 +238,35 @@ def test_a_table_of_what_is_not_there_is_refused(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["table", "pack"])
-def test_a_folder_without_results_is_refused_and_not_made(bench: Bench, tmp_path: Path, command: str) -> None:
-    code, _, err = bench(command, "--out", str(tmp_path / "nowhere"))
+@pytest.mark.parametrize("command", [("table",), ("pack",), ("status",), ("status", *SELECTION)])
+def test_a_folder_without_results_is_refused_and_not_made(
+    bench: Bench, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    code, _, err = bench(*command, "--out", str(tmp_path / "nowhere"))
     assert code == 2
     assert "there are no results in" in err
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_figures_in_place_of_a_file_are_refused_in_one_sentence(bench: Bench, results: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below"):
+        code, _, err = bench("plot", "--out", str(results), "--figures", str(tmp_path / name))
+        assert code == 2
+        assert err.startswith(f"supportmatch: {tmp_path / name} is, or is below, a file, but figures need a folder: ")
+        assert err.count("\n") == 1
+
+
+def test_rows_of_older_configurations_do_not_block_a_comparison(bench: Bench, results: Path) -> None:
+    store = Store(results)
+    row = next(row for row in store.rows() if row["method"] == "erm")
+    store.write({**row, "config": {"epochs": 1}, "config_hash": "f" * 16, "robust_accuracy": 0.1}, {}, {})
+    code, out, err = bench("compare", "--all", "--methods", "erm", "--out", str(results))
+    assert code == 0
+    assert "0.600 [0.550, 0.650] (0.500)" in out
+    assert err == (
+        "supportmatch: 1 rows of other configurations than the present one are left out: synthetic erm fast.\n"
+    )
 
 
 def test_a_torn_row_is_one_sentence(bench: Bench, results: Path) -> None:

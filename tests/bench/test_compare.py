@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from toy_methods import made_up
 from typer.testing import CliRunner
 
 from supportmatch.bench.cli import app
@@ -17,6 +18,7 @@ from supportmatch.bench.compare import (
     Spread,
     clusters_markdown,
     compare_with_authors,
+    leave_out_other_configurations,
     medians_markdown,
     read_authors,
     shown_metrics,
@@ -27,33 +29,8 @@ from supportmatch.bench.remarks import REMARKS
 from supportmatch.bench.store import Store
 from supportmatch.data.problems import SETTINGS
 from supportmatch.errors import ConfigError, UnknownNameError
-from supportmatch.metrics import OVERALL
 
 ROOT = Path(__file__).parents[2]
-
-
-def made_up(method: str, seed: int, score: float | None, setting: str = "cmnist-sb", **fields: Any) -> dict[str, Any]:
-    """A row in which every metric has the same artificial value."""
-    return {
-        "setting": setting,
-        "method": method,
-        "seed": seed,
-        "budget": "fast",
-        "sees_deployment_labels": method.endswith("-oracle"),
-        **dict.fromkeys(OVERALL, score),
-        "by_source": {},
-        "by_subgroup": {},
-        "details": {},
-        "seconds": 10.0 + seed,
-        "cpu_seconds": 9.0,
-        "versions": {"supportmatch": "0"},
-        "code": "0" * 12,
-        "config": {"steps": 1},
-        "data_hash": "made up",
-        "config_hash": f"{abs(hash((setting, method, seed))):016x}"[:16],
-        "error": None,
-        **fields,
-    }
 
 
 def broken(method: str, seed: int, error: str = "DivergedError: made up", **fields: Any) -> dict[str, Any]:
@@ -107,9 +84,24 @@ def test_settings_methods_and_budgets_have_a_fixed_order() -> None:
     "second",
     [made_up("erm", 0, 0.6), made_up("erm", 1, 0.6, config={"steps": 2}), made_up("erm", 1, 0.6, data_hash="")],
 )
-def test_rows_that_must_not_be_mixed_are_refused(second: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"cmnist-sb, erm, fast has rows of .* configurations"):
-        summarise([made_up("erm", 0, 0.5), second], "accuracy")
+def test_rows_that_must_not_be_mixed_are_refused_and_named(second: dict[str, Any]) -> None:
+    first = made_up("erm", 0, 0.5)
+    with pytest.raises(ConfigError, match=r"cmnist-sb, erm, fast has rows of .* configurations") as caught:
+        summarise([first, second], "accuracy")
+    assert all(row["config_hash"] in str(caught.value) for row in (first, second))
+    assert leave_out_other_configurations([first, second]) == ([first, second], "")  # none is the present one
+
+
+def test_rows_of_the_present_configuration_are_kept_and_others_left_out_where_both_are_there() -> None:
+    present = METHODS["erm"].configuration(SETTINGS["cmnist-sb"], "fast")
+    new = [made_up("erm", seed, 0.5, config=present) for seed in range(2)]
+    old = [made_up("erm", seed, 0.1) for seed in range(3)]
+    alone = [made_up("dro", 0, 0.1), made_up("erm", 0, 0.1, budget="paper")]  # old, but there is nothing newer
+    refused = broken("gdro", 0, "refused: made up")
+    kept, note = leave_out_other_configurations([*old, *new, *alone, refused])
+    assert kept == [*new, *alone]
+    assert note == "3 rows of other configurations than the present one are left out: cmnist-sb erm fast."
+    assert summarise(kept, "accuracy")[0].spread.n == 2
 
 
 def test_an_unknown_metric_is_named_with_the_known_ones() -> None:
@@ -174,6 +166,16 @@ def test_the_authors_clustering_stands_beside_our_default_and_our_rank_statistic
     ]
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("erm-plain", "erm"), ("dro-plain", "dro"), ("gdro-small-step", "gdro"), ("lff-published", "lff")],
+)
+def test_a_version_of_a_baseline_stands_beside_the_same_figure_of_the_authors(ours: str, theirs: str) -> None:
+    assert ours in METHODS
+    version, plain = (compare_with_authors([made_up(name, 0, 0.5)]).lines[0] for name in (ours, theirs))
+    assert version.theirs == plain.theirs is not None
+
+
 def test_what_the_authors_did_not_run_is_listed_only_on_request() -> None:
     rows = [made_up("pseudo-label", 0, 0.7, "adult-sb"), made_up("erm", 0, 0.76, "celeba-no-smiling-female")]
     assert [line.ours.setting for line in compare_with_authors(rows).lines] == ["celeba-no-smiling-female"]
@@ -214,7 +216,8 @@ def test_a_table_names_settings_only_when_there_are_several() -> None:
     rows = [made_up("erm", 0, 0.5), made_up("erm", 0, 0.6, "adult-sb")]
     both = compare_with_authors(rows)
     assert both.to_markdown().splitlines()[2].startswith("| cmnist-sb | erm | 1 | 0.500 [0.500, 0.500] (0.500) | 30 |")
-    assert both.of("adult-sb").to_markdown().splitlines()[2].startswith("| erm | 1 | 0.600")
+    single = compare_with_authors(rows[1:])
+    assert single.to_markdown().splitlines()[2].startswith("| erm | 1 | 0.600")
 
 
 def test_the_json_is_strict_even_without_a_single_value() -> None:

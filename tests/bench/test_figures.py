@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
+from toy_methods import made_up, made_up_hash
 
 from supportmatch.bench.figures import (
     Illustration,
@@ -27,26 +28,8 @@ from supportmatch.bench.figures import (
 )
 from supportmatch.errors import ConfigError, ShapeError
 from supportmatch.history import History
-from supportmatch.metrics import OVERALL
 
 AUTHORS_COLOUR = "#d55e00"
-
-
-def made_up(method: str, seed: int, score: float | None, setting: str = "cmnist-sb", **fields: Any) -> dict[str, Any]:
-    """A row in which every metric has the same artificial value."""
-    return {
-        "setting": setting,
-        "method": method,
-        "seed": seed,
-        "budget": "fast",
-        "sees_deployment_labels": method.endswith("-oracle"),
-        **dict.fromkeys(OVERALL, score),
-        "details": {},
-        "seconds": 1.0,
-        "config_hash": f"{setting}-{method}-{seed}",
-        "error": None,
-        **fields,
-    }
 
 
 def clustered(seed: int, sizes: list[int], recall: list[float | None], setting: str = "cmnist-sb") -> dict[str, Any]:
@@ -109,7 +92,10 @@ def test_each_method_has_a_box_in_each_panel_with_a_dot_for_each_seed() -> None:
     labels = [label.get_text() for label in drawn.figure.axes[0].get_yticklabels()]
     assert labels == ["erm", "pseudo-label"]
     assert "erm 0.600" in drawn.alt
+    assert "†" not in drawn.alt
     render(drawn)
+    sizes = {label.get_fontsize() for axis in drawn.figure.axes[::3] for label in axis.get_yticklabels()}
+    assert sizes == {10.0}
 
 
 def test_three_subgroups_also_show_the_largest_differences() -> None:
@@ -139,6 +125,7 @@ def test_oracles_are_hatched_named_and_explained() -> None:
     (legend,) = drawn.figure.legends
     assert any("sees deployment labels" in text.get_text() for text in legend.get_texts())
     assert "ours-oracle † 0.900" in drawn.alt
+    assert drawn.alt.endswith("† sees deployment labels: an upper bound, never a result.")
 
 
 def test_failed_runs_and_undefined_metrics_leave_gaps_that_are_said() -> None:
@@ -179,7 +166,43 @@ def test_curves_have_a_line_per_seed_and_keep_a_constant_where_it_is() -> None:
     np.testing.assert_allclose(first.get_ydata(), -1.0)
     assert len(second.get_xdata()) == 3
     assert "seeds 0, 5." in drawn.alt
+    (legend,) = drawn.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["seed 0", "seed 5"]
     render(drawn)
+
+
+def test_curves_of_many_seeds_are_grey_with_their_median_over_the_seeds_that_got_there() -> None:
+    histories = {
+        seed: History([{"step": step, "adversarial": float(seed)} for step in range(10 if seed < 9 else 5)])
+        for seed in range(11)
+    }
+    drawn = figure_learning_curves(histories, "made up")
+    (axis,) = drawn.figure.axes
+    *seeds, median = axis.lines
+    assert {line.get_color() for line in seeds} == {"0.7"}
+    assert (len(seeds), median.get_color(), drawn.figure.legends) == (11, "black", [])
+    np.testing.assert_allclose(median.get_ydata(), [5.0] * 5 + [4.0] * 5)
+    assert "black: their median" in drawn.figure.get_suptitle()
+    assert figure_learning_curves({seed: histories[seed] for seed in range(9)}).figure.legends
+    render(drawn)
+
+
+def title_fits(illustration: Illustration) -> bool:
+    figure = illustration.figure
+    figure.draw_without_rendering()
+    (above,) = (text.get_window_extent() for text in figure.texts if text.get_text() == figure.get_suptitle())
+    is_free = not any(above.overlaps(axis.title.get_window_extent()) for axis in figure.axes if axis.get_title())
+    return bool(is_free and figure.bbox.x0 <= above.x0 and above.x1 <= figure.bbox.x1)
+
+
+@pytest.mark.parametrize("n_seeds", [1, 9, 30])
+def test_titles_are_neither_clipped_nor_on_top_of_each_other(n_seeds: int) -> None:
+    title = "cmnist-3digit, ours-clustering, paper, † sees deployment labels, seed 0"
+    histories = {seed: made_up_history() for seed in range(n_seeds)}
+    single = {0: History([{"step": step, "adversarial": 1.0} for step in range(3)])}
+    assert title_fits(figure_learning_curves(histories, title))
+    assert title_fits(figure_learning_curves(single, title))
+    assert title_fits(figure_attention(made_up_arrays(), title))
 
 
 def test_curves_show_what_there_is_and_refuse_what_there_is_not() -> None:
@@ -265,10 +288,10 @@ def test_everything_that_rows_and_folders_allow_is_written_with_its_words(
     rows += [made_up("ours-clustering", 0, 0.5, "adult-sb"), made_up("erm", 0, 0.5, "adult-sb")]
     table = {name: made_up_arrays()[name] for name in ("z_early", "z_late", "test_sources", "early_step")}
     folders = {
-        "cmnist-sb-ours-clustering-0": write_run(tmp_path / "a", made_up_arrays()),
-        "cmnist-sb-ours-clustering-1": write_run(tmp_path / "b", made_up_arrays()),
-        "adult-sb-ours-clustering-0": write_run(tmp_path / "c", table),
-        "adult-sb-erm-0": tmp_path / "absent",
+        made_up_hash("cmnist-sb", "ours-clustering", 0): write_run(tmp_path / "a", made_up_arrays()),
+        made_up_hash("cmnist-sb", "ours-clustering", 1): write_run(tmp_path / "b", made_up_arrays()),
+        made_up_hash("adult-sb", "ours-clustering", 0): write_run(tmp_path / "c", table),
+        made_up_hash("adult-sb", "erm", 0): tmp_path / "absent",
     }
     out = tmp_path / "figures"
     written = plot_all(rows, folders, out)
@@ -291,7 +314,8 @@ def test_everything_that_rows_and_folders_allow_is_written_with_its_words(
 
 def test_oracles_are_marked_in_figures_of_single_runs(tmp_path: Path) -> None:
     folders = {
-        f"cmnist-sb-{method}-0": write_run(tmp_path / method, {}) for method in ("ours-oracle", "ours-clustering")
+        made_up_hash("cmnist-sb", method, 0): write_run(tmp_path / method, {})
+        for method in ("ours-oracle", "ours-clustering")
     }
     rows = [made_up("ours-oracle", 0, 0.9), made_up("ours-clustering", 0, 0.9)]
     ours, oracle = plot_all(rows, folders, tmp_path / "figures", ["curves"])
@@ -316,7 +340,7 @@ def test_a_figure_that_cannot_be_finished_leaves_the_old_file(tmp_path: Path, mo
     def fail(*_: Any) -> None:
         raise OSError("made up: the disk is full")
 
-    monkeypatch.setattr("supportmatch.bench.figures.os.replace", fail)
+    monkeypatch.setattr("supportmatch.bench.store.os.replace", fail)
     with pytest.raises(OSError, match="disk is full"):
         plot_all([made_up("erm", 0, 0.9)], {}, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

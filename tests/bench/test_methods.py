@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from supportmatch.bench.methods import METHODS, find_method
+from supportmatch.bench.methods import METHODS, Outcome, find_method
 from supportmatch.config import PRESETS, Config
 from supportmatch.data.problems import SETTINGS, DeploymentTruth, Problem, load_problem
 from supportmatch.errors import UnknownNameError
@@ -30,9 +30,9 @@ def problem() -> Problem:
     return load_problem("synthetic", 0)
 
 
-def predict(name: str, of: Problem) -> np.ndarray:
+def outcome(name: str, of: Problem) -> Outcome:
     method = find_method(name)
-    return method.fit(of, 0, method.configuration(SYNTHETIC, "smoke")).predicted
+    return method.fit(of, 0, method.configuration(SYNTHETIC, "smoke"))
 
 
 def with_other_deployment_labels(of: Problem) -> Problem:
@@ -47,19 +47,24 @@ def test_every_method_of_the_paper_is_known() -> None:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_deployment_labels_matter_to_oracles_and_to_nobody_else(name: str) -> None:
-    given, shuffled = predict(name, problem()), predict(name, with_other_deployment_labels(problem()))
+    """Losses count as well as predictions, because a few averaged steps do not yet move every prediction."""
+    given, shuffled = outcome(name, problem()), outcome(name, with_other_deployment_labels(problem()))
 
-    assert given.shape == problem().y_test.shape
-    if METHODS[name].sees_deployment_labels:
-        assert "oracle" in name
-    else:
-        assert "oracle" not in name
-        np.testing.assert_array_equal(given, shuffled)
+    same = np.array_equal(given.predicted, shuffled.predicted)
+    if given.history is not None and shuffled.history is not None:
+        same = same and given.history.rows == shuffled.history.rows
+    assert given.predicted.shape == problem().y_test.shape
+    assert METHODS[name].sees_deployment_labels == ("oracle" in name)
+    assert same != METHODS[name].sees_deployment_labels
 
 
-@pytest.mark.parametrize("name", ["erm-label-oracle", "gdro-label-oracle", "balanced-label-oracle"])
-def test_label_oracles_learn_from_deployment_labels(name: str) -> None:
-    assert (predict(name, problem()) != predict(name, with_other_deployment_labels(problem()))).any()
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_test_labels_matter_to_nobody(name: str) -> None:
+    rng = np.random.default_rng(0)
+    shuffled = replace(
+        problem(), y_test=rng.permutation(problem().y_test), subgroup_test=rng.permutation(problem().subgroup_test)
+    )
+    np.testing.assert_array_equal(outcome(name, problem()).predicted, outcome(name, shuffled).predicted)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -74,7 +79,9 @@ def test_a_configuration_is_whole_and_fit_for_json(name: str, setting) -> None:
         if name.startswith(("ours", "instance")):
             assert Config.model_validate(configuration).model_dump(mode="json") == configuration
         else:
-            assert None not in (configuration.get("widths", ()), configuration.get("epochs", 1))
+            assert None not in configuration.values()
+            if setting.kind == "images" and name in ("george", "pseudo-label", "cluster-labels"):
+                assert configuration["clustering"]["pretrain_steps"] > 0  # the autoencoder decides the run too
 
 
 def test_each_ablation_changes_one_thing() -> None:
@@ -122,16 +129,16 @@ def test_group_dro_says_why_it_cannot_do_without_a_subgroup() -> None:
 def test_support_matching_keeps_what_its_figures_need() -> None:
     setting = SETTINGS["cmnist-sb"]
     method = METHODS["ours-clustering"]
-    outcome = method.fit(setting.load(0), 0, method.configuration(setting, "smoke"))
+    shown = method.fit(setting.load(0), 0, method.configuration(setting, "smoke"))
 
-    assert outcome.history is not None
-    assert len(outcome.history.rows) == 3
-    assert {"z_early", "z_late", "test_sources", "train_original", "deploy_z_zeroed"} <= set(outcome.arrays)
-    assert outcome.arrays["z_early"].shape == outcome.arrays["z_late"].shape
-    assert not np.array_equal(outcome.arrays["z_early"], outcome.arrays["z_late"])
-    np.testing.assert_allclose(outcome.arrays["attention_weights"].sum(axis=1), 1, rtol=1e-5)
-    assert 0 < outcome.details["clustering"]["accuracy"] <= 1
-    assert sum(outcome.details["clustering"]["sizes"].values()) == len(setting.load(0).X_deploy)
+    assert shown.history is not None
+    assert len(shown.history.rows) == 3
+    assert {"z_early", "z_late", "test_sources", "train_original", "deploy_z_zeroed"} <= set(shown.arrays)
+    assert shown.arrays["z_early"].shape == shown.arrays["z_late"].shape
+    assert not np.array_equal(shown.arrays["z_early"], shown.arrays["z_late"])
+    np.testing.assert_allclose(shown.arrays["attention_weights"].sum(axis=1), 1, rtol=1e-5)
+    assert 0 < shown.details["clustering"]["accuracy"] <= 1
+    assert sum(shown.details["clustering"]["sizes"].values()) == len(setting.load(0).X_deploy)
 
 
 @pytest.mark.parametrize("name", METHODS)

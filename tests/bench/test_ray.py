@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_methods import wait_until
 
 from supportmatch.bench.store import Row, Store
 from supportmatch.metrics import OVERALL
@@ -32,21 +33,25 @@ class Cluster:
     address: str
     environment: dict[str, str]
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    """The process that makes each node, in the order in which they were started: the head first."""
 
     def start(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
         options = ["--disable-usage-stats", "--object-store-memory=100000000"]
         with (self.folder / f"node-{len(self.started)}.log").open("w") as log:
             self.popen([*command, *options, *arguments], stdout=log, stderr=log)
+        wait_until(lambda: len(self.raylets()) > len(self.nodes), f"node {len(self.nodes)} of the cluster")
+        self.nodes += self.raylets() - set(self.nodes)
 
     def popen(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         """Start a process that ends with the test."""
         self.started.append(subprocess.Popen(command, env=self.environment, text=True, **options))
         return self.started[-1]
 
-    def processes(self, name: str = "") -> list[int]:
+    def processes(self, name: str = "") -> set[int]:
         """Return the processes that hold files below the folder open and whose command mentions the name."""
-        found = []
+        found = set()
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 # Not the command alone: some of Ray's processes rename themselves.
@@ -55,11 +60,11 @@ class Cluster:
             except OSError:
                 continue  # it has just ended, or is not ours
             if name in command and any(link.startswith(f"{self.folder}/") for link in links):
-                found.append(int(path.name))
-        return sorted(found)
+                found.add(int(path.name))
+        return found
 
-    def raylets(self) -> list[int]:
-        """Return the processes that each make one node, the head first."""
+    def raylets(self) -> set[int]:
+        """Return the processes that each make one node."""
         return self.processes("raylet/raylet\0")
 
     def kill_everything(self) -> None:
@@ -73,13 +78,6 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.2)
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -96,9 +94,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     try:
         local = "--node-ip-address=127.0.0.1"
         nodes.start("--head", local, f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
-        wait_until(lambda: len(nodes.raylets()) == 1, "the head of the cluster")
         nodes.start(f"--address={nodes.address}", local)
-        wait_until(lambda: len(nodes.raylets()) == 2, "the second node")
         yield nodes
     finally:
         nodes.kill_everything()  # not `ray stop`, which would also end clusters that are not ours
@@ -123,12 +119,12 @@ def test_a_cluster_that_loses_a_node_does_every_run_once_and_as_this_machine_doe
     log = Path(cluster.environment["TOY_LOG"])
     running = sweep(cluster, tmp_path / "ray", "--executor", "ray", "--address", cluster.address)
     wait_until(lambda: len(list(log.iterdir())) == 2, "a run on each node")
-    head, second = cluster.raylets()
+    head, second = cluster.nodes
     os.kill(second, signal.SIGKILL)
     (log / "go").touch()
     _, said = running.communicate(timeout=600)
     assert running.returncode == 1, said  # some fail, as they should
-    assert cluster.raylets() == [head]
+    assert cluster.raylets() == {head}
     assert said.count("\n[") + said.startswith("[") == 6  # each run was reported once
     rows = Store(tmp_path / "ray").rows()
     errors = {row["method"]: row["error"] for row in rows}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from toy_methods import TOYS, wait_until
 
 from supportmatch.bench.executors import LocalExecutor
 from supportmatch.bench.methods import METHODS
@@ -25,18 +23,11 @@ from supportmatch.bench.runner import sweep
 from supportmatch.bench.runs import Run, RunSpec, is_failed, is_refused, parse_seeds, plan_runs
 from supportmatch.bench.store import Row, Store
 from supportmatch.data.problems import SETTINGS, find_setting
-from supportmatch.errors import ConfigError
+from supportmatch.errors import ConfigError, DataFolderError
 from supportmatch.metrics import OVERALL
 
 HERE = Path(__file__).parent
 SPEC = RunSpec("synthetic", "guess", 0, "smoke", {"steps": 3, "inner": {"a": 1.0, "b": None}}, "abc")
-
-
-@pytest.fixture
-def toys(monkeypatch: pytest.MonkeyPatch) -> dict[str, Method]:
-    monkeypatch.syspath_prepend(str(HERE))  # workers get the same path
-    found: dict[str, Method] = importlib.import_module("toy_methods").TOYS
-    return found
 
 
 @pytest.fixture
@@ -83,13 +74,6 @@ def starts(log: Path) -> Counter[int]:
     return Counter(int(path.name.partition("-")[0]) for path in log.glob("*-*"))
 
 
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -110,10 +94,17 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
     assert parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1,,2", "0-", "1.5", "0..3"])
+@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1,,2", "0-", "1.5", "0..3", "0-" + "9" * 5000])
 def test_other_seeds_are_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="like 0-29"):
         parse_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["0-10000", "0-3000000000", "0-6000,6000-12000", "1-999999999999999999"])
+def test_too_many_seeds_are_refused_before_they_fill_the_memory(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{text}' asks for more than 10,000 seeds: ask for fewer, like 0-29"):
+        parse_seeds(text)
+    assert len(parse_seeds("0-9999,5-8")) == 10_000
 
 
 def test_every_part_of_a_run_but_the_folder_changes_its_hash() -> None:
@@ -151,16 +142,16 @@ def test_every_method_can_be_sent_to_a_worker_and_has_a_configuration_for_every_
         assert spec.config_hash
 
 
-def test_a_setting_without_its_folder_is_refused(toys: dict[str, Method]) -> None:
+def test_a_setting_without_its_folder_is_refused() -> None:
     setting = find_setting("celeba-no-smiling-female")
-    with pytest.raises(ConfigError, match=r"celeba-no-smiling-female needs its data.*--data"):
-        plan_runs([setting], [toys["guess"]], [0])
+    with pytest.raises(DataFolderError, match=r"pass `--data DIR`.*img_align_celeba"):
+        plan_runs([setting], [TOYS["guess"]], [0])
 
 
 def test_one_failing_run_is_a_row_and_the_others_go_on(
-    toys: dict[str, Method], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = plan(toys["broken"], toys["dies"], toys["refuses"], toys["warns"])
+    runs = plan(TOYS["broken"], TOYS["dies"], TOYS["refuses"], TOYS["warns"])
     heard: list[tuple[str, int, int]] = []
     rows = run_all(runs, tmp_path, workers=2, listen=lambda row, *counts: heard.append((row["method"], *counts)))
     assert sorted(heard, key=lambda one: one[1]) == [(name, i, 4) for i, (name, *_) in enumerate(heard, start=1)]
@@ -179,6 +170,11 @@ def test_one_failing_run_is_a_row_and_the_others_go_on(
     assert fine["error"] is None
     assert fine["robust_accuracy"] == min(fine["by_subgroup"].values())
     assert set(fine["by_source"]) == {"0/0", "0/1", "1/0", "1/1"}
+    assert set(fine["confusion"]) == set(fine["by_source"])
+    for source, counts in fine["confusion"].items():
+        assert list(counts) == ["0", "1"]
+        assert counts[source[0]] / sum(counts.values()) == fine["by_source"][source]
+    assert broken["confusion"] == refused["confusion"] == {}
     assert fine["warnings"] == ["a cluster is dying"]
     assert fine["sees_deployment_labels"] is True
     assert fine["details"] == {"threads": 1}  # as torch counts them
@@ -200,10 +196,22 @@ def test_one_failing_run_is_a_row_and_the_others_go_on(
     assert run_all([runs[2]], tmp_path)[0]["error"] is None
 
 
-def test_one_and_two_workers_make_the_same_rows_and_packed_rows_are_not_made_again(
-    toys: dict[str, Method], log: Path, tmp_path: Path
-) -> None:
-    runs = plan(toys["guess"], seeds="0-1")
+def test_a_run_that_has_a_row_is_done_again_only_on_request(log: Path, tmp_path: Path) -> None:
+    runs = plan(TOYS["guess"], TOYS["refuses"])
+    first = run_all(runs, tmp_path)
+    for row, run in zip(first, runs, strict=True):
+        Store(tmp_path).write({**row, "code": "older"}, run.spec.identity, {"arrays.npz": b"older"})
+    assert [row["code"] for row in run_all(runs, tmp_path, retry_failed=True)] == ["older", "older"]
+    assert starts(log) == {0: 1}
+    again = run_all(runs, tmp_path, redo=True)
+    assert starts(log) == {0: 2}
+    assert scores(again) == scores(first)
+    assert [row["code"] for row in again] == [row["code"] for row in first]
+    assert (Store(tmp_path).run_folder(again[0]["config_hash"]) / "arrays.npz").read_bytes() != b"older"
+
+
+def test_one_and_two_workers_make_the_same_rows_and_packed_rows_are_not_made_again(log: Path, tmp_path: Path) -> None:
+    runs = plan(TOYS["guess"], seeds="0-1")
     one, two = (run_all(runs, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert scores(one) == scores(two)
     assert one[0]["details"] == {"share": 0.5, "undefined": None}

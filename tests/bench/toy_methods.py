@@ -1,14 +1,17 @@
 """Tiny methods for the tests of the runner, and the command line with them: `python toy_methods.py bench run ...`.
 
 Each run leaves a file in the folder `TOY_LOG` when it starts, named after its seed and process.
+Below are also the made-up rows of the other tests.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,43 @@ import numpy as np
 from supportmatch.bench.methods.interface import Budget, Method, Outcome
 from supportmatch.data.problems import Problem, Setting
 from supportmatch.history import History
+from supportmatch.metrics import OVERALL
+
+
+def made_up(method: str, seed: int, score: float | None, setting: str = "cmnist-sb", **fields: Any) -> dict[str, Any]:
+    """A row in which every metric has the same artificial value."""
+    return {
+        "setting": setting,
+        "method": method,
+        "seed": seed,
+        "budget": "fast",
+        "sees_deployment_labels": method.endswith("-oracle"),
+        **dict.fromkeys(OVERALL, score),
+        "by_source": {},
+        "by_subgroup": {},
+        "details": {},
+        "seconds": 10.0 + seed,
+        "cpu_seconds": 9.0,
+        "versions": {"supportmatch": "0"},
+        "code": "0" * 12,
+        "config": {"steps": 1},
+        "data_hash": "made up",
+        "config_hash": made_up_hash(setting, method, seed),
+        "error": None,
+        **fields,
+    }
+
+
+def made_up_hash(*parts: object) -> str:
+    """Sixteen digits, as the runner makes them."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def wait_until(holds: Callable[[], bool], what: str, seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.1)
 
 
 class Guess(Method):

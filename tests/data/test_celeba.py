@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from supportmatch.config import preset
+from supportmatch.data import celeba
 from supportmatch.data.celeba import (
     DataFolderError,
     hash_folder,
@@ -185,7 +187,7 @@ def test_the_distributed_layout_with_forty_attributes_and_runs_of_blanks_is_read
 
 
 def caches(folder: Path) -> list[Path]:
-    return sorted((folder / ".supportmatch-cache").glob("*"))
+    return sorted(path for path in (folder / ".supportmatch-cache").glob("*") if path.name != "faces.lock")
 
 
 def test_pictures_are_decoded_once_and_read_from_disk_afterwards(own: Path) -> None:
@@ -220,6 +222,19 @@ def test_changed_files_change_the_hash_and_get_a_new_cache(own: Path) -> None:
     assert len(caches(own)) == 4
 
 
+def test_a_picture_replaced_by_one_of_the_same_size_is_decoded_again_under_the_same_hash(own: Path) -> None:
+    before = list_pictures(own)
+    open_pictures(before)
+    small, large = sorted((own / PICTURES / name for name in before.names[:2]), key=lambda path: path.stat().st_size)
+    old = large.stat()
+    large.write_bytes(small.read_bytes().ljust(old.st_size, b"\0"))
+    os.utime(large, ns=(old.st_atime_ns, old.st_mtime_ns + 1_000_000_000))
+    after = list_pictures(own)
+    first, second = open_pictures(after)[:2]
+    assert np.array_equal(first, second)
+    assert after.hash == before.hash
+
+
 def test_a_cut_off_cache_is_built_again(own: Path) -> None:
     listing = list_pictures(own)
     whole = np.array(open_pictures(listing))
@@ -236,23 +251,45 @@ def test_a_folder_that_cannot_be_written_uses_the_cache_directory_of_the_user(
     (own / ".supportmatch-cache").write_text("in the way")
     listing = list_pictures(own)
     pictures = open_pictures(listing)
-    assert [path.name for path in (tmp_path / "cache" / "supportmatch").iterdir()] == [f"faces-{listing.hash}.npy"]
+    assert pictures.filename == tmp_path / "cache" / "supportmatch" / f"faces-{listing.cache_key}.npy"
     assert np.array_equal(open_pictures(listing), pictures)
-    (tmp_path / "cache" / "supportmatch" / f"faces-{listing.hash}.npy").unlink()
-    (tmp_path / "cache" / "supportmatch").rmdir()
+    shutil.rmtree(tmp_path / "cache" / "supportmatch")
     (tmp_path / "cache" / "supportmatch").write_text("in the way, too")
     with pytest.raises(DataFolderError, match=r"nowhere to keep the decoded pictures: make .* or .* be written to\.$"):
         open_pictures(listing)
 
 
-def test_builders_at_the_same_time_do_not_disturb_each_other(own: Path) -> None:
-    listing, built = list_pictures(own), []
-    start = threading.Barrier(3)
+def test_a_user_without_a_home_needs_none_if_the_folder_can_be_written(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    listing = list_pictures(own)
+    assert len(open_pictures(listing)) == 64
+    shutil.rmtree(own / ".supportmatch-cache")
+    (own / ".supportmatch-cache").write_text("in the way")
+    with pytest.raises(DataFolderError, match=r"make \S+\.supportmatch-cache a folder that can be written to\.$"):
+        open_pictures(listing)
+
+
+def test_of_builders_at_the_same_time_one_decodes_and_the_others_wait(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing, built, decoded = list_pictures(own), [], []
+    start, decode = threading.Barrier(3), celeba._decode
+
+    def count(path: Path) -> np.ndarray:
+        decoded.append(path.name)
+        return decode(path)
 
     def build() -> None:
         start.wait()
         built.append(np.array(open_pictures(listing)))
 
+    monkeypatch.setattr(celeba, "_decode", count)
     threads = [threading.Thread(target=build) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -260,7 +297,17 @@ def test_builders_at_the_same_time_do_not_disturb_each_other(own: Path) -> None:
         thread.join()
     assert len(built) == 3
     assert all(np.array_equal(built[0], other) for other in built[1:])
+    assert decoded == list(listing.names)
     assert [path.suffix for path in caches(own)] == [".npy"]
+
+
+def test_what_killed_builders_left_is_removed_and_built_again(own: Path) -> None:
+    listing, place = list_pictures(own), own / ".supportmatch-cache"
+    place.mkdir()
+    for name in (f"faces-{listing.cache_key}.npy.part", "faces-of-other-pictures.npy.part", "faces.lock"):
+        (place / name).write_bytes(b"half")
+    assert len(open_pictures(listing)) == 64
+    assert [path.name for path in caches(own)] == [f"faces-{listing.cache_key}.npy"]
 
 
 @pytest.mark.parametrize("content", [b"", b"not a picture", None])
@@ -330,11 +377,27 @@ def test_an_incomplete_folder_is_refused_with_what_it_should_hold(
         ("1\nMale Smiling\n000001.jpg 1 2\n", "line 3 of .* is malformed.* and 2 values"),
         ("2\nMale Smiling\n000001.jpg 1 1\n000001.jpg 1 1\n", "line 4 of .* is malformed.* that occurs once"),
         ("3\nMale Smiling\n000001.jpg 1 1\n", "announces 3 rows, but there are 1: get the whole file"),
+        ("\n1\n\nMale Smiling\n \n000001.jpg 1\n", "line 6 of .* is malformed"),
+        ("\nMale Smiling\n000001.jpg 1 1\n", "line 2 of .* must be the number of rows, but it is 'Male Smiling'"),
+        ("\n\n3\nMale Smiling\n000001.jpg 1 1\n", "line 3 of .* announces 3 rows, but there are 1"),
     ],
 )
 def test_a_malformed_attribute_file_is_refused_with_its_line(own: Path, text: str, complaint: str) -> None:
     (own / ATTRIBUTES).write_text(text)
     with pytest.raises(DataFolderError, match=complaint):
+        list_pictures(own)
+
+
+def test_a_csv_may_have_blanks_around_its_fields_and_blank_lines_count(own: Path) -> None:
+    drop_attributes(own)
+    file = own / "list_attr_celeba.csv"
+    text = 'image_id, "Male" , Smiling\n\n000001.jpg, -1, 1\n 000002.jpg ,1 ,-1\n'
+    file.write_text(text)
+    listing = list_pictures(own)
+    assert listing.names == ("000001.jpg", "000002.jpg")
+    assert (listing.male.tolist(), listing.smiling.tolist()) == ([False, True], [True, False])
+    file.write_text(text + "000003.jpg, 1\n")
+    with pytest.raises(DataFolderError, match=r"line 5 of .* is malformed"):
         list_pictures(own)
 
 
@@ -345,12 +408,52 @@ def test_a_csv_without_the_names_of_pictures_is_refused(own: Path) -> None:
         list_pictures(own)
 
 
-def test_too_few_pictures_for_every_source_are_refused(tmp_path: Path) -> None:
+def test_too_few_pictures_to_train_on_every_seen_source_are_refused(tmp_path: Path) -> None:
     folder = make_celeba_folder(tmp_path, n=8)
     with pytest.raises(
-        SupportMatchError, match=r"set of seed 0 has no row of .* holds only 8 pictures.*: add pictures"
+        SupportMatchError, match=r"the training set of seed 0 has no row of .* holds only 8 pictures.*: add pictures"
     ):
         load_problem(NAME, 0, folder)
+
+
+def relabel(folder: Path, male: str, smiling: str, kept: Callable[[str], bool]) -> None:
+    """Turn the smile of every picture of one source around, except of those that are to be kept."""
+    lines = (folder / ATTRIBUTES).read_text().splitlines()
+    for i, line in enumerate(lines[2:], start=2):
+        name, *labels = line.split()
+        if labels == [male, smiling] and not kept(name):
+            lines[i] = f"{name} {male} {-int(smiling)}"
+    (folder / ATTRIBUTES).write_text("\n".join(lines))
+
+
+def test_only_the_missing_source_is_needed_in_deployment_and_none_in_the_test_set(own: Path) -> None:
+    pictures = open_pictures(list_pictures(own))
+    problem = load_problem(NAME, 0, own)
+    in_training = {row.tobytes() for row in np.asarray(problem.X_train)}
+    relabel(own, "1", "-1", kept=lambda name: pictures[int(name[:6]) - 1].tobytes() in in_training)
+    train, deploy, test = sources_of(problem := load_problem(NAME, 0, own))
+    assert [set(sources.tolist()) for sources in (train, deploy, test)] == [{0, 1, 3}, {0, 2, 3}, {0, 2, 3}]
+    assert problem.score(problem.y_test).robust_accuracy == 1
+    with pytest.raises(DataFolderError, match=r"the deployment set of seed 0 has no row of not smiling/male, because"):
+        load_problem("celeba-no-nonsmiling-male", 0, own)
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_drawn_faces_serve_seeds_whose_test_set_lacks_a_source(faces: Path, name: str) -> None:
+    _, deploy, test = sources_of(load_problem(name, 13, faces))
+    assert (len(set(deploy.tolist())), len(set(test.tolist()))) == (4, 3)
+
+
+@pytest.mark.parametrize("there", [ATTRIBUTES, "list_attr_celeba.csv", f"{PICTURES}/000001.jpg"])
+def test_drawn_faces_never_replace_what_a_folder_holds(tmp_path: Path, there: str) -> None:
+    (tmp_path / PICTURES).mkdir()
+    (tmp_path / there).write_text("precious")
+    with pytest.raises(
+        DataFolderError, match=r"already holds `.*`, which is not to be overwritten: name a new folder\.$"
+    ):
+        make_celeba_folder(tmp_path, n=1)
+    assert (tmp_path / there).read_text() == "precious"
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {tmp_path / there}
 
 
 def test_drawn_faces_look_like_their_labels(faces: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class SupportMatching(Method):
 
     def configuration(self, setting: Setting, budget: Budget) -> dict[str, Any]:
         """Return the resolved `Config`."""
-        config = self.change(_starting_point(setting, budget), setting, budget)
+        config = self.change(starting_point(setting, budget), setting, budget)
         return config.model_dump(mode="json")
 
     def refusal(self, setting: Setting) -> str | None:
@@ -75,7 +75,7 @@ class SupportMatching(Method):
 
 def our_clustering(setting: Setting, budget: Budget) -> ClusteringConfig:
     """Return our default clustering, also where the paper's preset has rank statistics (that is `ours-rank`)."""
-    return _starting_point(setting, "smoke" if budget == "smoke" else "fast").clustering
+    return starting_point(setting, "smoke" if budget == "smoke" else "fast").clustering
 
 
 def score_clusters(problem: Problem, ids: Ids) -> dict[str, Any]:
@@ -87,7 +87,8 @@ def score_clusters(problem: Problem, ids: Ids) -> dict[str, Any]:
     return cluster_quality(ids, problem.oracle_sources, support).to_json()
 
 
-def _starting_point(setting: Setting, budget: Budget) -> Config:
+def starting_point(setting: Setting, budget: Budget) -> Config:
+    """Return the configuration that a method changes one thing of."""
     if budget == "paper" and setting.name in _PAPER_PRESET:
         return PRESETS[_PAPER_PRESET[setting.name]]
     if setting.family == "celeba":

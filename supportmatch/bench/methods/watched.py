@@ -14,9 +14,11 @@ from supportmatch.data.problems import Problem
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.matching import EncoderPlayer, Game
 from supportmatch.networks.encoders import SplitCode
+from supportmatch.sources import Ids
 from supportmatch.tensors import as_shown, read_rows
 
 _SHOWN_IMAGES = 8
+_SHOWN_BAGS = 2
 _SHOWN_CODES = 1_000
 _EARLY = 0.05  # of all steps: the paper shows z at 450 of 12,000
 
@@ -33,7 +35,7 @@ class WatchedClassifier(SupportMatchingClassifier):
         steps = self.config_.matching.steps
         if step + 1 == max(1, int(_EARLY * steps)):
             rows = self.reader_.read(self.shown.X_test[:_SHOWN_CODES])
-            self.seen_early["z_early"] = transform_rows(averaged, rows).astype(np.float16)
+            self.seen_early["z_early"] = transform_rows(averaged, rows)
             self.seen_early["early_step"] = np.array(step + 1)
         if step + 1 == steps:
             self.discriminator = game.discriminator
@@ -44,29 +46,28 @@ def arrays_to_show(model: WatchedClassifier, problem: Problem) -> dict[str, NDAr
     grid, player = problem.grid, model.encoder_
     test_y, test_s = problem.y_test[:_SHOWN_CODES], problem.subgroup_test[:_SHOWN_CODES]
     arrays: dict[str, NDArray[Any]] = {
-        "z_late": model.transform(problem.X_test[:_SHOWN_CODES]).astype(np.float16),
+        "z_late": model.transform(problem.X_test[:_SHOWN_CODES]),
         "test_sources": grid.source_ids(grid.class_ids(test_y), grid.subgroup_ids(test_s)),
     }
     deploy = model.reader_.read(problem.X_deploy)
     if not deploy.is_images:
         return arrays
     train = model.reader_.read(problem.X_train)
-    arrays |= _reconstructions(player, train, "train") | _reconstructions(player, deploy, "deploy")
+    bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
+    arrays |= _reconstructions(player, train, np.arange(min(_SHOWN_IMAGES, len(train))), "train")
+    arrays |= _reconstructions(player, deploy, bags[0][:_SHOWN_IMAGES], "deploy")
     weigh = getattr(model.discriminator, "attention_weights", None)
     if weigh is not None:
-        size = model.config_.bags.bag_size
-        n_bags = min(2, len(deploy) // size)
-        x = read_rows(deploy, np.arange(n_bags * size))
+        x = read_rows(deploy, bags.reshape(-1))
         with torch.no_grad():
-            bags = player.encode(x).z.reshape(n_bags, size, -1)
-            arrays["attention_weights"] = weigh(bags).numpy()
-        arrays["attention_images"] = _as_bytes(x, deploy).reshape(n_bags, size, *x.shape[1:])
+            arrays["attention_weights"] = weigh(player.encode(x).z.reshape(*bags.shape, -1)).numpy()
+        arrays["attention_images"] = _as_bytes(x, deploy).reshape(*bags.shape, *x.shape[1:])
     return arrays
 
 
 @torch.no_grad()
-def _reconstructions(player: EncoderPlayer, rows: Rows, name: str) -> dict[str, NDArray[np.uint8]]:
-    x = read_rows(rows, np.arange(min(_SHOWN_IMAGES, len(rows))))
+def _reconstructions(player: EncoderPlayer, rows: Rows, which: Ids, name: str) -> dict[str, NDArray[np.uint8]]:
+    x = read_rows(rows, which)
     z, side = player.encode(x)
     panels = {
         "original": x,
