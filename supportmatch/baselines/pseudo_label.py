@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from supportmatch.baselines.interface import Baseline
 from supportmatch.baselines.simple_models import (
     Array,
-    ModelKind,
+    DeploymentBaseline,
     choose_kind,
     fit_lean_network,
     fit_simple_model,
     flatten_rows,
-    judge_rows,
     require_deployment,
 )
 from supportmatch.clustering.codes import encode_images
@@ -26,49 +20,19 @@ from supportmatch.clustering.factorised import factorised_probabilities
 from supportmatch.config import ClusteringConfig
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.seeding import check_seed
-from supportmatch.sources import Ids, Label, SourceGrid
+from supportmatch.sources import Ids, SourceGrid
 
 
-class PseudoLabelClassifier(Baseline):
+class PseudoLabelClassifier(DeploymentBaseline):
     """A classifier of deployment rows under soft labels P(y|x) P(s|x), with all pseudo-sources weighted equally.
 
     The class head learns only from subgroups that training shows with every class, the subgroup head only from classes
     with every subgroup (`supportmatch.clustering.factorised`), so neither learns a shortcut. Like
     `CompleteSupportClassifier` it needs what separates the classes to be the same in every subgroup.
 
-    Args:
-        subgroup_names: Every declared subgroup; by default those seen in training.
-        class_names: Every class; by default those seen in training.
-        model: `auto` is a network for images and linear for tables; `linear` is logistic regression (images pixel by
-            pixel), `boosted` gradient-boosted trees (tables only; the heads are boosted too), `network` a lean network.
-            Heads of images read autoencoder codes.
-        widths: Of the network; None is (16, 32, 64, 128) for images, (35,) for tables.
-        epochs: Of the network, over the deployment set; None is 5 for images, 30 for tables.
-        clustering: The autoencoder whose codes the heads read (images); by default that of `factorised` clusters.
-        random_state: The seed.
-        verbose: Show progress.
+    The arguments are those of `DeploymentBaseline`; with `boosted` the heads are boosted too,
+    and of `clustering` only the autoencoder is used.
     """
-
-    def __init__(
-        self,
-        *,
-        subgroup_names: Sequence[Label] | None = None,
-        class_names: Sequence[Label] | None = None,
-        model: Literal["auto"] | ModelKind = "auto",
-        widths: tuple[int, ...] | None = None,
-        epochs: int | None = None,
-        clustering: ClusteringConfig | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
-    ) -> None:
-        self.subgroup_names = subgroup_names
-        self.class_names = class_names
-        self.model = model
-        self.widths = widths
-        self.epochs = epochs
-        self.clustering = clustering
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
         deploy = require_deployment(deploy)
@@ -103,9 +67,6 @@ class PseudoLabelClassifier(Baseline):
             verbose=self.verbose,
             loss_of=soft_cross_entropy,
         )
-
-    def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
-        return judge_rows(self.model_, rows)
 
 
 def balanced_class_weights(source_probabilities: Array, grid: SourceGrid) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -12,14 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from supportmatch.baselines.interface import Baseline
 from supportmatch.classifier import Loss, predict_rows, train_network
-from supportmatch.config import ClassifierConfig, checked
+from supportmatch.config import ClassifierConfig, ClusteringConfig, checked
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.errors import ConfigError
 from supportmatch.networks.backbones import build_backbone
 from supportmatch.progress import progress_bar
 from supportmatch.seeding import seeded_initialisation
-from supportmatch.sources import Ids
+from supportmatch.sources import Ids, Label
 
 Array = NDArray[np.float64]
 SimpleKind = Literal["linear", "boosted"]
@@ -120,3 +122,46 @@ def judge_rows(model: Any, rows: Unlabeled) -> Array:
     if isinstance(model, nn.Module):
         return predict_rows(model, rows)
     return np.asarray(model.predict_proba(flatten_rows(rows)), dtype=np.float64)
+
+
+class DeploymentBaseline(Baseline):
+    """A plain model of deployment rows that a method has labelled; a subclass says how.
+
+    Args:
+        subgroup_names: Every declared subgroup; by default those seen in training.
+        class_names: Every class; by default those seen in training.
+        model: `auto` is a network for images and linear for tables; `linear` is logistic regression (images pixel by
+            pixel), `boosted` gradient-boosted trees (tables only), `network` a lean network.
+        clustering: How the deployment set is divided, and the autoencoder whose codes that reads (images); by default
+            as for support-matching.
+        widths: Of the network; None is (16, 32, 64, 128) for images, (35,) for tables.
+        epochs: Of the network; None is 5 for images, 30 for tables.
+        random_state: The seed.
+        verbose: Show progress.
+    """
+
+    model_: Any
+
+    def __init__(
+        self,
+        *,
+        subgroup_names: Sequence[Label] | None = None,
+        class_names: Sequence[Label] | None = None,
+        model: Literal["auto"] | ModelKind = "auto",
+        clustering: ClusteringConfig | None = None,
+        widths: tuple[int, ...] | None = None,
+        epochs: int | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.subgroup_names = subgroup_names
+        self.class_names = class_names
+        self.model = model
+        self.clustering = clustering
+        self.widths = widths
+        self.epochs = epochs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _judge(self, rows: Unlabeled) -> Array:
+        return judge_rows(self.model_, rows)
