@@ -120,7 +120,10 @@ def test_a_cluster_that_loses_a_node_does_every_run_once_and_as_this_machine_doe
     running = sweep(cluster, tmp_path / "ray", "--executor", "ray", "--address", cluster.address)
     wait_until(lambda: len(list(log.iterdir())) == 2, "a run on each node")
     head, second = cluster.nodes
+    at_work = [Path("/proc") / file.name.partition("-")[2] for file in log.iterdir()]
     os.kill(second, signal.SIGKILL)
+    # Otherwise the run on the lost node might still end, and hand its result over.
+    wait_until(lambda: sum(process.exists() for process in at_work) == 1, "the run on the lost node to die")
     (log / "go").touch()
     _, said = running.communicate(timeout=600)
     assert running.returncode == 1, said  # some fail, as they should
