@@ -15,8 +15,8 @@ _MISSING_SUBGROUP = (
 )
 _UNBALANCED = (
     "In trials (benchmarks/trials) the authors' ten times weaker adversary mended the three failing seeds that were "
-    "tried, larger bags one of three. A likely reason, not tested by itself: without balancing the shares of the sources "
-    "differ between the sets, and a strong adversary makes the encoder match shares too, not only supports."
+    "tried, larger bags one of three. A likely reason, not tested by itself: without balancing the shares of the "
+    "sources differ between the sets, and a strong adversary makes the encoder match shares too, not only supports."
 )
 _ADULT_PLAIN = (
     "The authors' records say balanced batches, as here. But rows drawn as they come (`{}`) come closer to their "
