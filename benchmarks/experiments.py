@@ -54,7 +54,12 @@ def generated_parts(rows: Sequence[Row], figures: Mapping[str, str]) -> dict[str
         rows: The committed rows.
         figures: Alt text of each figure by file name.
     """
-    parts = {"methods": _methods(), "provenance": _provenance(rows), "overview": _overview(rows)}
+    parts = {
+        "methods": _methods(),
+        "budgets": compare_budgets(rows),
+        "provenance": _provenance(rows),
+        "overview": _overview(rows),
+    }
     for setting in SETTINGS:
         own = [row for row in rows if row["setting"] == setting]
         parts[f"results:{setting}"] = _results(setting, own)
@@ -73,6 +78,24 @@ def _methods() -> str:
         for method in METHODS.values()
     ]
     return markdown_table([["method", "what it is"], *rows])
+
+
+def compare_budgets(rows: Sequence[Row]) -> str:
+    """Return a table of robust accuracy with the default budget beside the paper's, on the seeds that have both."""
+    by_budget: dict[str, dict[tuple[str, str, int], float]] = {"fast": {}, "paper": {}}
+    for row in rows:
+        if row["budget"] in by_budget and row["robust_accuracy"] is not None:
+            by_budget[row["budget"]][row["setting"], row["method"], row["seed"]] = row["robust_accuracy"]
+    fast, paper = by_budget["fast"], by_budget["paper"]
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for setting, method, seed in sorted(fast.keys() & paper.keys()):
+        seeds.setdefault((setting, method), []).append(seed)
+    lines = [["setting", "method", "seeds", "fast", "paper", "largest difference"]]
+    for cell, own in seeds.items():
+        values = np.array([[budget[(*cell, seed)] for seed in own] for budget in (fast, paper)])
+        shown = (", ".join(f"{value:.3f}" for value in of_budget) for of_budget in values)
+        lines.append([*cell, ", ".join(map(str, own)), *shown, f"{abs(values[0] - values[1]).max():.3f}"])
+    return markdown_table(lines)
 
 
 def _overview(rows: Sequence[Row]) -> str:

@@ -285,6 +285,15 @@ def test_the_page_has_a_place_for_every_setting_and_is_filled_by_the_script() ->
     assert parts["results:cmnist-ms"] == "No rows of this setting are committed."
 
 
+def test_budgets_are_compared_on_the_seeds_that_both_have() -> None:
+    fast = [made_up("erm", seed, score) for seed, score in enumerate([0.5, 0.6, 0.7])]
+    paper = [made_up("erm", seed, score, budget="paper") for seed, score in ((1, 0.61), (2, 0.66), (3, 0.1))]
+    alone = made_up("dro", 0, 0.5, budget="paper")
+    lines = load_script().compare_budgets([*fast, *paper, alone]).splitlines()
+    assert lines[0] == "| setting | method | seeds | fast | paper | largest difference |"
+    assert lines[2:] == ["| cmnist-sb | erm | 1, 2 | 0.600, 0.700 | 0.610, 0.660 | 0.040 |"]
+
+
 def test_the_generated_parts_of_the_page_are_what_the_committed_rows_say() -> None:
     script = load_script()
     rows = Store(script.ROWS).rows()
