@@ -117,6 +117,8 @@ def test_the_paper_budget_is_the_authors_as_run_preset() -> None:
     for setting, preset in (("cmnist-ms", "paper-cmnist-ms"), ("adult-sb", "paper-adult")):
         configuration = METHODS["ours-rank"].configuration(SETTINGS[setting], "paper")
         assert configuration == PRESETS[preset].model_dump(mode="json")
+    unbalanced = METHODS["ours-unbalanced"].configuration(SETTINGS["adult-ms"], "paper")
+    assert unbalanced["bags"] == {"n_bags": 16, "bag_size": 32, "balancing": "none"}
     assert METHODS["erm"].configuration(SETTINGS["cmnist-sb"], "paper") | {"estimator": ""} == {
         "estimator": "",
         "widths": [64, 128, 256, 512],
