@@ -13,11 +13,6 @@ _MISSING_SUBGROUP = (
     "Training shows nothing purple, so only the networks' preference tells how purple digits are to be read; the "
     "authors had failing seeds too. Their cell is of another variant than the paper's figure (AUTHORS.md)."
 )
-_UNBALANCED = (
-    "In trials (benchmarks/trials) the authors' ten times weaker adversary mended the three failing seeds that were "
-    "tried, larger bags one of three. A likely reason, not tested by itself: without balancing the shares of the "
-    "sources differ between the sets, and a strong adversary makes the encoder match shares too, not only supports."
-)
 _ADULT_PLAIN = (
     "The authors' records say balanced batches, as here. But rows drawn as they come (`{}`) come closer to their "
     "figure."
@@ -39,7 +34,6 @@ _OURS = ("ours-clustering", "ours-rank", "ours-unbalanced", "ours-oracle")
 REMARKS: dict[tuple[str, str], str] = {
     **{("cmnist-3digit", method): _THREE_DIGITS for method in _OURS},
     **{("cmnist-ms", method): _MISSING_SUBGROUP for method in _OURS},
-    **{(setting, "ours-unbalanced"): _UNBALANCED for setting in ("cmnist-sb", "cmnist-ms")},
     **{
         (setting, method): _ADULT_PLAIN.format(f"{method}-plain")
         for setting in ("adult-sb", "adult-ms")
