@@ -138,6 +138,14 @@ def test_a_backbone_gives_one_logit_per_class(shape: tuple[int, ...], widths: tu
     assert build_backbone(shape, 3, widths)(torch.rand(2, *shape)).shape == (2, 3)
 
 
+def test_the_authors_network_for_tables_has_two_linear_layers_in_a_row() -> None:
+    layers = build_backbone((62,), 2, (35,), linear_width=35)
+    assert [type(layer).__name__ for layer in layers] == ["Linear", "SELU", "Linear", "Linear"]
+    assert layers(torch.rand(3, 62)).shape == (3, 2)
+    with pytest.raises(ConfigError, match="`linear_width` is for tables"):
+        build_backbone((3, 32, 32), 2, (4,), linear_width=35)
+
+
 def test_images_too_small_for_their_backbone_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"too small for 3 poolings: use fewer widths"):
         build_backbone((3, 8, 8), 2, (4, 4, 4))

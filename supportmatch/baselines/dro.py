@@ -8,10 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from supportmatch.baselines.erm import NetworkBaseline
+from supportmatch.baselines.erm import NetworkBaseline, single_backbone
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import ConfigError
-from supportmatch.networks.backbones import build_backbone
 from supportmatch.sources import Ids
 from supportmatch.tensors import as_ids
 
@@ -39,7 +38,7 @@ class DroClassifier(NetworkBaseline):
         def loss_of(logits: Tensor, rows: Ids) -> Tensor:
             return excess_loss(cross_entropy(logits, as_ids(train.y[rows]), reduction="none"), self.eta)
 
-        self.network_ = self._train(train, loss_of, build_backbone)
+        self.network_ = self._train(train, loss_of, single_backbone)
 
 
 def excess_loss(losses: Float[Tensor, " rows"], eta: float) -> Float[Tensor, ""]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import signature
 from typing import Literal
 
@@ -30,6 +31,8 @@ class NetworkBaseline(Baseline):
         class_names: Every class; by default those seen in training.
         widths: Channels per stage (images) or hidden units (tables). None is lean: (16, 32, 64, 128) for images, (35,)
             for tables. The paper's are (64, 128, 256, 512) and (35,).
+        linear_width: Tables only: units of a further layer before the last, without non-linearity. The paper's authors
+            had one of 35; None is no such layer.
         epochs: An epoch draws as many rows as the training set has. None is lean: 10 for images, 60 (the paper's) for
             tables.
         batch_size: Rows per update.
@@ -48,6 +51,7 @@ class NetworkBaseline(Baseline):
         subgroup_names: Sequence[Label] | None = None,
         class_names: Sequence[Label] | None = None,
         widths: tuple[int, ...] | None = None,
+        linear_width: int | None = None,
         epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
@@ -58,6 +62,7 @@ class NetworkBaseline(Baseline):
         self.subgroup_names = subgroup_names
         self.class_names = class_names
         self.widths = widths
+        self.linear_width = linear_width
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -76,9 +81,9 @@ class NetworkBaseline(Baseline):
         self,
         train: Labeled,
         loss_of: Loss | None,
-        build: Callable[[tuple[int, ...], int, tuple[int, ...]], NetworkT],
+        build: Callable[[Callable[[], nn.Sequential]], NetworkT],
     ) -> NetworkT:
-        """Return a network, made by `build` from feature shape, classes and widths, that minimises the loss."""
+        """Return a network that minimises the loss; `build` gets a function that makes a backbone, and calls it."""
         widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if train.is_images else (35,))
         config = checked(
             ClassifierConfig,
@@ -88,13 +93,19 @@ class NetworkBaseline(Baseline):
             sampling=self.sampling,
         )
         seed = check_seed(self.random_state)
+        backbone = partial(build_backbone, train.feature_shape, train.grid.n_classes, widths, self.linear_width)
         with seeded_initialisation(seed, "erm"):  # one stream for all: comparisons start from the same weights
-            network = build(train.feature_shape, train.grid.n_classes, widths)
+            network = build(backbone)
         with progress_bar(type(self).__name__.removesuffix("Classifier"), enabled=self.verbose) as report:
             return train_network(network, train, config, seed, report, loss_of)
 
     def _judge(self, rows: Unlabeled) -> NDArray[np.float64]:
         return predict_rows(self.network_, rows)
+
+
+def single_backbone(backbone: Callable[[], nn.Sequential]) -> nn.Sequential:
+    """Return the network of methods that train just one."""
+    return backbone()
 
 
 class ErmClassifier(NetworkBaseline):
@@ -104,4 +115,4 @@ class ErmClassifier(NetworkBaseline):
     """
 
     def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
-        self.network_ = self._train(train, None, build_backbone)
+        self.network_ = self._train(train, None, single_backbone)

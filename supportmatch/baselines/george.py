@@ -52,6 +52,11 @@ class GeorgeClassifier(GroupDroClassifier):
     def _learn(self, train: Labeled, deploy: Unlabeled | None) -> None:
         deploy = require_deployment(deploy)
         config = self.clustering if self.clustering is not None else ClusteringConfig(method="factorised")
+        if config.method != "factorised":
+            raise ConfigError(
+                f"GEORGE needs clusters that are sources, but `clustering.method` is {config.method!r}, whose clusters "
+                "have no names: use 'factorised', or `ClusterLabelClassifier`, which names them."
+            )
         self.clusters_ = name_sources(train, deploy, config, check_seed(self.random_state))
         lost = [s for s in train.support.missing_subgroups if s not in self.clusters_.ids % train.grid.n_subgroups]
         if lost:

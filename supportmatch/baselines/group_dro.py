@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from supportmatch.baselines.erm import NetworkBaseline
+from supportmatch.baselines.erm import NetworkBaseline, single_backbone
 from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import ConfigError
-from supportmatch.networks.backbones import build_backbone
 from supportmatch.sources import Ids
 from supportmatch.tensors import as_ids
 
@@ -75,7 +74,7 @@ class GroupDroClassifier(NetworkBaseline):
             losses = cross_entropy(logits, as_ids(train.y[rows]), reduction="none")
             return weights.weigh(losses, as_ids(group_ids[rows]))
 
-        self.network_ = self._train(train, loss_of, build_backbone)
+        self.network_ = self._train(train, loss_of, single_backbone)
         self.q_ = weights.q.numpy()
 
 

@@ -180,7 +180,7 @@ def table(
     if as_json:
         typer.echo(json.dumps([row if full else _without_config(row) for row in rows]))
         return
-    header = ["setting", "method", "budget", "config", "n", f"{metric}: median [q1, q3] (min)", "seconds", "failed"]
+    header = ["setting", "method", "budget", "config", "n", f"{metric}: median [q1, q3] (min)", "CPU seconds", "failed"]
     lines = [_summarise(variant, own, metric) for cell in variants_of(rows).values() for variant, own in cell.items()]
     typer.echo(text_table([header, *lines]))
     if any(row["sees_deployment_labels"] for row in rows):
@@ -259,7 +259,8 @@ def _find_comparable(out: Path, settings: list[str] | None, methods: list[str] |
 
 
 def _nothing_in(out: Path) -> ConfigError:
-    return ConfigError(f"there are no results in {out}: make some with `supportmatch bench run --out {out}`.")
+    command = f"supportmatch bench run --setting cmnist-sb --methods erm --seeds 0-4 --out {shlex.quote(str(out))}"
+    return ConfigError(f"there are no results in {out}: make some, for example with `{command}`.")
 
 
 def _select(settings: list[str], methods: list[str], seeds: str, budget: BudgetName, data: Path | None) -> list[Run]:
@@ -343,12 +344,12 @@ def _without_config(row: Row) -> Row:
 
 def _summarise(variant: str, rows: list[Row], metric: str) -> list[Any]:
     """Return one line of the table."""
-    from supportmatch.bench.compare import ORACLE_MARK, Spread, metric_values
+    from supportmatch.bench.compare import ORACLE_MARK, Spread, median_cpu_seconds, metric_values
     from supportmatch.bench.runs import is_failed, is_refused
 
     first = rows[0]
     scores = Spread.of(metric_values(rows, metric))
-    seconds = Spread.of(metric_values(rows, "seconds")).median
+    seconds = median_cpu_seconds(rows)
     return [
         first["setting"],
         first["method"] + (f" {ORACLE_MARK}" if first["sees_deployment_labels"] else ""),

@@ -115,7 +115,7 @@ class Summary:
     """Runs that ended in an error."""
     undefined: int
     """Runs that ended well but for which the metric cannot be computed."""
-    seconds: float
+    cpu_seconds: float
     """Median over the runs that ended well; NaN without any."""
 
     @property
@@ -154,7 +154,7 @@ class Comparison:
             "ours": self.ours.spread.to_json(),
             "failed": self.ours.failed,
             "undefined": self.ours.undefined,
-            "seconds": None if isnan(self.ours.seconds) else self.ours.seconds,
+            "cpu_seconds": None if isnan(self.ours.cpu_seconds) else self.ours.cpu_seconds,
             "authors": None if self.theirs is None else self.theirs.to_json(),
             "verdict": self.verdict,
             "remark": self.remark,
@@ -194,7 +194,8 @@ class Comparisons:
         return any(line.ours.sees_deployment_labels for line in self.lines)
 
     def _head(self) -> list[str]:
-        return ["setting", "method", "n", self.metric.replace("_", " "), "authors' n", "authors'", "verdict", "seconds"]
+        ours = ["setting", "method", "n", self.metric.replace("_", " ")]
+        return [*ours, "authors' n", "authors'", "verdict", "CPU seconds"]
 
 
 def read_authors() -> dict[tuple[str, str, str], Spread]:
@@ -289,6 +290,12 @@ def metric_values(rows: Iterable[Row], metric: str) -> list[float]:
     return [float(row[metric]) for row in rows if not row.get("error") and row.get(metric) is not None]
 
 
+def median_cpu_seconds(rows: Iterable[Row]) -> float:
+    """Return the median work of the runs that ended well: wall time where processor time was not recorded."""
+    ended = [row for row in rows if not row.get("error")]
+    return Spread.of([float(row["cpu_seconds"] or row["seconds"]) for row in ended]).median
+
+
 def summarise(rows: Iterable[Row], metric: str) -> list[Summary]:
     """Summarise one metric over seeds, per setting, method and budget."""
     if metric not in OVERALL:
@@ -305,7 +312,7 @@ def _summarise_cell(cell: Cell, rows: Sequence[Row], metric: str) -> Summary:
         spread=Spread.of(values),
         failed=failed,
         undefined=len(rows) - failed - len(values),
-        seconds=Spread.of(metric_values(rows, "seconds")).median,
+        cpu_seconds=median_cpu_seconds(rows),
     )
 
 
@@ -447,7 +454,7 @@ def _cells(line: Comparison) -> list[str]:
         str(theirs.n) if theirs else "-",
         theirs.to_text() if theirs else "-",
         line.verdict,
-        "-" if isnan(ours.seconds) else f"{ours.seconds:.0f}",
+        "-" if isnan(ours.cpu_seconds) else f"{ours.cpu_seconds:.0f}",
     ]
 
 

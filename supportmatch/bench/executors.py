@@ -12,13 +12,14 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from typing import TYPE_CHECKING, Any
 
-from supportmatch.errors import ConfigError
+from supportmatch.errors import ConfigError, SupportMatchWarning
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -162,6 +163,15 @@ class RayExecutor(Executor):
             where = f"the Ray cluster at {address}" if address else "Ray"
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"cannot connect to {where} ({reason}): check `ray status` and the address.") from error
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        largest = int(max((node["Resources"].get("CPU", 0) for node in nodes), default=0))
+        if threads > largest:
+            warnings.warn(
+                f"each run asks for {threads} threads, but no node of the cluster has more than {largest} CPUs, so "
+                "runs wait until a larger one joins: ask for fewer with --threads.",
+                SupportMatchWarning,
+                stacklevel=2,
+            )
         # The run itself gets a process of its own below the Ray worker: one that dies of the run is a failed run, while
         # a lost worker or node is no fault of the run, which is tried again as often as that happens.
         self._task = self._ray.remote(num_cpus=threads, max_retries=-1)(_run_apart)

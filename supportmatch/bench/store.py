@@ -34,8 +34,9 @@ class Store:
     """The results in one folder; several processes may write to it at once if each holds the lock of its run."""
 
     def __init__(self, folder: Path) -> None:
-        if folder.exists() and not folder.is_dir():
-            raise ResultFileError(f"{folder} is a file, but results need a folder: choose another name.")
+        for part in (folder, *folder.parents):
+            if part.exists() and not part.is_dir():
+                raise ResultFileError(f"{part} is a file, but results need a folder: choose another name.")
         self.folder = folder
 
     def run_folder(self, config_hash: str) -> Path:

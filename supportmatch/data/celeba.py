@@ -15,8 +15,8 @@ at any time, and falls under the same licence as the pictures. Networks see valu
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from PIL import Image, ImageDraw
 from supportmatch.data.containers import Labeled
 from supportmatch.data.problems import Problem, Setting
 from supportmatch.data.removal import drop_sources, named_source_ids
-from supportmatch.errors import DataFolderError
+from supportmatch.errors import DataFolderError, SupportMatchWarning
 from supportmatch.progress import progress_bar
 from supportmatch.seeding import stream
 
@@ -47,8 +47,6 @@ _CACHE = ".supportmatch-cache"
 _CACHE_VERSION = f"centre {CROP}, bilinear {SIZE}, int8"
 
 _DEPLOY_SHARE, _TEST_SHARE = 0.5, 0.2  # of all pictures; the others are for training
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +87,11 @@ def load_celeba(setting: Setting, seed: int, folder: str | Path | None) -> Probl
     """
     listing = list_pictures(folder)
     if listing.n_without_picture:
-        _log.info(
-            "%d rows of the attribute file have no picture and are left out; %d are used.",
-            listing.n_without_picture,
-            len(listing),
+        warnings.warn(
+            f"{listing.n_without_picture} rows of the attribute file have no picture and are left out; {len(listing)} "
+            "are used.",
+            SupportMatchWarning,
+            stacklevel=2,
         )
     n_deploy, n_test = round(_DEPLOY_SHARE * len(listing)), round(_TEST_SHARE * len(listing))
     order = stream(seed, "celeba split").permutation(len(listing))

@@ -9,19 +9,28 @@ from torch import nn
 from supportmatch.errors import ConfigError
 
 
-def build_backbone(feature_shape: tuple[int, ...], n_classes: int, widths: tuple[int, ...]) -> nn.Sequential:
+def build_backbone(
+    feature_shape: tuple[int, ...], n_classes: int, widths: tuple[int, ...], linear_width: int | None = None
+) -> nn.Sequential:
     """Return a classifier of images (one convolution, batch norm and pooling per width) or of tables (an MLP).
 
-    The paper's are `widths=(64, 128, 256, 512)` for 32 x 32 images and `(35,)` for tables.
+    The paper's are `widths=(64, 128, 256, 512)` for 32 x 32 images and `(35,)` for tables. The authors' network for
+    tables has one more layer before the last, without non-linearity: `linear_width=35`.
     """
     if any(width < 1 for width in widths):
         raise ConfigError(f"`widths` are units or channels, at least 1 each, but they are {widths}.")
+    if linear_width is not None and linear_width < 1:
+        raise ConfigError(f"`linear_width` is None or at least 1, but is {linear_width}.")
     layers: list[nn.Module] = []
     if len(feature_shape) == 1:
         sizes = (feature_shape[0], *widths)
         for n_in, n_out in pairwise(sizes):
             layers += [nn.Linear(n_in, n_out), nn.SELU()]
-        return nn.Sequential(*layers, nn.Linear(sizes[-1], n_classes))
+        if linear_width is not None:
+            layers.append(nn.Linear(sizes[-1], linear_width))
+        return nn.Sequential(*layers, nn.Linear(linear_width or sizes[-1], n_classes))
+    if linear_width is not None:
+        raise ConfigError("`linear_width` is for tables, but these rows are images: leave it out.")
     channels, height, width = feature_shape
     for stage, c_out in enumerate(widths):
         # The first kernel is 5x5 without padding, as in the paper; pooling then halves what is left.

@@ -91,6 +91,7 @@ def test_missing_values_are_refused() -> None:
         ({"epochs": 0}, r"`epochs` is 0, but input should be greater than 0\.$"),
         ({"sampling": "foo"}, r"`sampling` is 'foo', but input should be 'pi', 'sources' or 'plain'\.$"),
         ({"widths": (0,)}, r"`widths` are units or channels, at least 1 each, but they are \(0,\)\.$"),
+        ({"linear_width": 0}, r"`linear_width` is None or at least 1, but is 0\.$"),
     ],
 )
 def test_senseless_settings_get_one_sentence(wrong: dict[str, object], sentence: str) -> None:

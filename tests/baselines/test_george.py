@@ -71,6 +71,13 @@ def test_a_subgroup_that_neither_set_shows_is_refused() -> None:
         GeorgeClassifier(subgroup_names=(0, 1)).fit(train.x, train.y, train.s, train.x)
 
 
+def test_clusters_without_names_are_refused() -> None:
+    train = make_sources(n_train=20).train
+    model = GeorgeClassifier(clustering=ClusteringConfig(method="mixture"))
+    with pytest.raises(ConfigError, match=r"clusters that are sources, but .* is 'mixture'.*: use 'factorised'"):
+        model.fit(train.x, train.y, train.s, train.x)
+
+
 def test_fitting_without_deployment_rows_is_refused() -> None:
     train = make_sources(n_train=5).train
     with pytest.raises(ConfigError, match="pass `X_deploy`"):

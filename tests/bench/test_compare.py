@@ -52,7 +52,9 @@ def test_a_cell_is_summarised_over_the_seeds_that_have_a_value() -> None:
     (found,) = summarise([*rows, broken("erm", 5), undefined], "robust_accuracy")
     assert found.spread == Spread(n=5, median=0.5, q1=pytest.approx(0.3), q3=pytest.approx(0.7), mean=0.5, min=0.1)
     assert (found.failed, found.undefined, found.runs) == (1, 1, "5 (1 failed, 1 undefined)")
-    assert found.seconds == 12.5  # of seeds 0-4 and 6; the failed run does not count
+    assert found.cpu_seconds == 9.0
+    imported = made_up("erm", 7, 0.5, cpu_seconds=None, seconds=30.0)
+    assert summarise([imported, broken("erm", 8)], "hgr")[0].cpu_seconds == 30.0  # the failed run does not count
 
 
 def test_one_seed_is_its_own_median_and_none_at_all_is_a_dash() -> None:
@@ -60,7 +62,7 @@ def test_one_seed_is_its_own_median_and_none_at_all_is_a_dash() -> None:
     assert single.spread.to_text(with_min=True) == "0.625 [0.625, 0.625] (0.625)"
     (nothing,) = summarise([broken("erm", 0)], "hgr")
     assert (nothing.spread.n, nothing.spread.to_text(with_min=True)) == (0, "-")
-    assert isnan(nothing.seconds)
+    assert isnan(nothing.cpu_seconds)
 
 
 def test_a_refusal_is_neither_a_result_nor_a_failure() -> None:
@@ -298,9 +300,13 @@ def test_the_generated_parts_of_the_page_are_what_the_committed_rows_say() -> No
     script = load_script()
     rows = Store(script.ROWS).rows()
     assert rows
-    from supportmatch.bench.figures import read_index
+    from supportmatch.bench.figures import figure_boxes, figure_clusters, read_index
 
-    parts = script.generated_parts(rows, read_index(script.FIGURES))
+    index = read_index(script.FIGURES)
+    for setting in {row["setting"] for row in rows}:  # of stale figures the words are stale too
+        assert index[f"boxes-{setting}.png"] == figure_boxes(rows, setting).alt
+        assert index[f"clusters-{setting}.png"] == figure_clusters(rows, setting).alt
+    parts = script.generated_parts(rows, index)
     for path in (script.PAGE, script.README):
         page = path.read_text(encoding="utf-8")
         assert page == script.fill(page, parts)

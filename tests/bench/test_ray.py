@@ -101,10 +101,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(cluster: Cluster, out: Path, *options: str) -> subprocess.Popen[str]:
+def sweep(cluster: Cluster, out: Path, *options: str, stderr: Any = subprocess.PIPE) -> subprocess.Popen[str]:
     command = [sys.executable, str(HERE / "toy_methods.py"), "bench", "run", "--setting", "synthetic", "--seeds", "0-1"]
     command += ["--methods", "waits,dies,broken", "--budget", "smoke", "--threads", "1", "--out", str(out), *options]
-    return cluster.popen(command, stderr=subprocess.PIPE)
+    return cluster.popen(command, stderr=stderr)
 
 
 def scores(rows: list[Row]) -> list[list[object]]:
@@ -134,6 +134,13 @@ def test_a_cluster_that_loses_a_node_does_every_run_once_and_as_this_machine_doe
     assert errors["waits"] is None
     assert errors["broken"] == "ArithmeticError: the numbers do not add up"
     assert "SIGKILL" in errors["dies"]  # a run that kills its own process has failed; it is not tried for ever
+
+    warning = "asks for 3 threads, but no node of the cluster has more than 1 CPUs"
+    on_ray = ["--executor", "ray", "--address", cluster.address]
+    with (tmp_path / "stuck.log").open("w") as file:
+        stuck = sweep(cluster, tmp_path / "stuck", *on_ray, "--threads", "3", stderr=file)
+    wait_until(lambda: warning in (tmp_path / "stuck.log").read_text(), "a warning that nothing can start")
+    stuck.kill()
 
     assert len(list(log.glob("*-*"))) > 4  # of the runs that leave a file one was lost with its node, and done again
     local = sweep(cluster, tmp_path / "local", "--workers", "2")

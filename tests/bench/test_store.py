@@ -180,6 +180,8 @@ def test_a_file_in_place_of_the_results_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ResultFileError, match="results need a folder"):
         Store(tmp_path / "file")
+    with pytest.raises(ResultFileError, match="file is a file, but results need a folder: choose another name"):
+        Store(tmp_path / "file" / "deeper")
 
 
 def test_what_is_not_json_is_refused_and_leaves_no_row(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def _network(**values: Any) -> Parameters:
         if budget == "smoke":
             return {"widths": (4, 8), "epochs": 1, **values}
         if setting.kind == "table":
-            return {"widths": (35,), "epochs": 60, **values}
+            as_run = {"linear_width": 35} if budget == "paper" else {}
+            return {"widths": (35,), "epochs": 60, **as_run, **values}
         if budget == "paper":
             widths = (64, 128, 128, 256, 512) if setting.family == "celeba" else (64, 128, 256, 512)
             return {"widths": widths, "epochs": 60, **values}

@@ -128,14 +128,11 @@ def _clustered_by(method: str) -> Change:
 
 
 def _unbalanced(config: Config, setting: Setting, budget: Budget) -> Config:
-    """Draw deployment bags as the rows come, with what else that needs."""
+    """Draw deployment bags as the rows come."""
     bags: dict[str, Any] = {"balancing": "none"}
-    matching: dict[str, Any] = {}
-    if setting.family == "cmnist":
-        matching["adversarial_weight"] = PRESETS["images-unbalanced"].matching.adversarial_weight
     if setting.family == "adult" and budget == "paper":  # the authors then drew fewer, larger bags
         bags |= {"n_bags": 16, "bag_size": 32}
-    return _with(config, bags=bags, matching=matching)
+    return _with(config, bags=bags)
 
 
 def _instance(change: Change) -> Change:
