@@ -6,7 +6,6 @@ from supportmatch.baselines.simple_models import (
     DeploymentBaseline,
     balanced_weights,
     choose_kind,
-    fit_lean_network,
     fit_simple_model,
     flatten_rows,
     join_sets,
@@ -40,14 +39,6 @@ class ClusterLabelClassifier(DeploymentBaseline):
         self.pairing_ = pair_clusters(self.clusters_, deploy, train.support, seed)
         both = join_sets(train, deploy, self.pairing_.source_ids(self.clusters_.ids))
         if kind == "network":
-            self.model_ = fit_lean_network(
-                both,
-                name="cluster labels",
-                widths=self.widths,
-                epochs=self.epochs,
-                sampling="sources",
-                seed=seed,
-                verbose=self.verbose,
-            )
+            self.model_ = self._fit_network(both, "cluster labels", "sources", seed)
         else:
             self.model_ = fit_simple_model(kind, flatten_rows(both), both.y, balanced_weights(both.source_ids))

@@ -10,7 +10,6 @@ from supportmatch.baselines.simple_models import (
     Array,
     DeploymentBaseline,
     choose_kind,
-    fit_lean_network,
     fit_simple_model,
     flatten_rows,
     require_deployment,
@@ -43,30 +42,22 @@ class PseudoLabelClassifier(DeploymentBaseline):
         self.source_probabilities_ = factorised_probabilities(*readable, heads, seed)
         weights = balanced_class_weights(self.source_probabilities_, train.grid)
         if kind == "network":
-            self.model_ = self._fit_network(deploy, weights, train.grid, seed)
+            self.model_ = self._fit_softly(deploy, weights, train.grid, seed)
             return
         # A soft label is one copy of the row for each class.
         copies = np.repeat(flatten_rows(deploy), train.grid.n_classes, axis=0)
         labels = np.tile(np.arange(train.grid.n_classes), len(deploy))
         self.model_ = fit_simple_model(kind, copies, labels, weights.reshape(-1))
 
-    def _fit_network(self, deploy: Unlabeled, weights: Array, grid: SourceGrid, seed: int) -> torch.nn.Sequential:
+    def _fit_softly(self, deploy: Unlabeled, weights: Array, grid: SourceGrid, seed: int) -> torch.nn.Sequential:
         targets = torch.from_numpy(weights.astype(np.float32))
 
         def soft_cross_entropy(logits: Tensor, rows: Ids) -> Tensor:
             return -(targets[torch.from_numpy(rows)] * logits.log_softmax(dim=1)).sum(dim=1).mean()
 
         y, s = np.divmod(self.source_probabilities_.argmax(axis=1), grid.n_subgroups)
-        return fit_lean_network(
-            Labeled(deploy.x, deploy.layout, y=y, s=s, grid=grid),
-            name="pseudo-labels",
-            widths=self.widths,
-            epochs=self.epochs,
-            sampling="plain",
-            seed=seed,
-            verbose=self.verbose,
-            loss_of=soft_cross_entropy,
-        )
+        labeled = Labeled(deploy.x, deploy.layout, y=y, s=s, grid=grid)
+        return self._fit_network(labeled, "pseudo-labels", "plain", seed, soft_cross_entropy)
 
 
 def balanced_class_weights(source_probabilities: Array, grid: SourceGrid) -> Array:

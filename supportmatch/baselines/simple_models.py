@@ -85,38 +85,6 @@ def fit_simple_model(kind: SimpleKind, x: NDArray[Any], y: Ids, weights: Array) 
     return model.fit(x, y, logisticregression__sample_weight=weights)
 
 
-def fit_lean_network(
-    rows: Labeled,
-    *,
-    name: str,
-    widths: tuple[int, ...] | None,
-    epochs: int | None,
-    sampling: Literal["sources", "plain"],
-    seed: int,
-    verbose: bool,
-    loss_of: Loss | None = None,
-) -> nn.Sequential:
-    """Train a network from rows to classes.
-
-    Args:
-        rows: What to learn from.
-        name: Of the method, for the progress bar and the stream of random numbers.
-        widths: None is lean: (16, 32, 64, 128) for images, (35,) for tables.
-        epochs: None is 5 for images, 30 for tables.
-        sampling: `sources` draws every source equally, `plain` all rows.
-        seed: Same seed, same network.
-        verbose: Show progress.
-        loss_of: Another loss than cross-entropy.
-    """
-    widths = widths if widths is not None else ((16, 32, 64, 128) if rows.is_images else (35,))
-    epochs = epochs if epochs is not None else (5 if rows.is_images else 30)
-    with seeded_initialisation(seed, name):
-        network = build_backbone(rows.feature_shape, rows.grid.n_classes, widths)
-    config = checked(ClassifierConfig, epochs=epochs, sampling=sampling)
-    with progress_bar(name, enabled=verbose) as report:
-        return train_network(network, rows, config, seed, report, loss_of)
-
-
 def judge_rows(model: Any, rows: Unlabeled) -> Array:
     """Return class probabilities by a model of either function above."""
     if isinstance(model, nn.Module):
@@ -136,6 +104,8 @@ class DeploymentBaseline(Baseline):
             as for support-matching.
         widths: Of the network; None is (16, 32, 64, 128) for images, (35,) for tables.
         epochs: Of the network; None is 5 for images, 30 for tables.
+        batch_size: Of the network: rows per update; None is 256.
+        learning_rate: Of the network: Adam step size; None is 1e-3.
         random_state: The seed.
         verbose: Show progress.
     """
@@ -151,6 +121,8 @@ class DeploymentBaseline(Baseline):
         clustering: ClusteringConfig | None = None,
         widths: tuple[int, ...] | None = None,
         epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -160,8 +132,35 @@ class DeploymentBaseline(Baseline):
         self.clustering = clustering
         self.widths = widths
         self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.random_state = random_state
         self.verbose = verbose
+
+    def _fit_network(
+        self, rows: Labeled, name: str, sampling: Literal["sources", "plain"], seed: int, loss_of: Loss | None = None
+    ) -> nn.Sequential:
+        """Train a lean network from rows to classes.
+
+        Args:
+            rows: What to learn from.
+            name: Of the method, for the progress bar and the stream of random numbers.
+            sampling: `sources` draws every source equally, `plain` all rows.
+            seed: Same seed, same network.
+            loss_of: Another loss than cross-entropy.
+        """
+        widths = self.widths if self.widths is not None else ((16, 32, 64, 128) if rows.is_images else (35,))
+        chosen = {"batch_size": self.batch_size, "learning_rate": self.learning_rate}
+        config = checked(
+            ClassifierConfig,
+            epochs=self.epochs if self.epochs is not None else (5 if rows.is_images else 30),
+            sampling=sampling,
+            **{field: value for field, value in chosen.items() if value is not None},
+        )
+        with seeded_initialisation(seed, name):
+            network = build_backbone(rows.feature_shape, rows.grid.n_classes, widths)
+        with progress_bar(name, enabled=self.verbose) as report:
+            return train_network(network, rows, config, seed, report, loss_of)
 
     def _judge(self, rows: Unlabeled) -> Array:
         return judge_rows(self.model_, rows)

@@ -106,6 +106,13 @@ def test_each_ablation_changes_one_thing() -> None:
     assert difference("instance-oracle") == {"discriminator.attention": ("gated", "instance")}
 
 
+def test_a_network_that_learns_from_deployment_rows_is_wholly_described() -> None:
+    for name in ("cluster-labels", "pseudo-label"):
+        configuration = METHODS[name].configuration(SETTINGS["cmnist-sb"], "fast")
+        network = {"widths": [16, 32, 64, 128], "epochs": 5, "batch_size": 256, "learning_rate": 1e-3}
+        assert configuration.items() >= network.items()
+
+
 def test_the_paper_budget_is_the_authors_as_run_preset() -> None:
     for setting, preset in (("cmnist-ms", "paper-cmnist-ms"), ("adult-sb", "paper-adult")):
         configuration = METHODS["ours-rank"].configuration(SETTINGS[setting], "paper")

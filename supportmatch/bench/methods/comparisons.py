@@ -122,8 +122,9 @@ def _on_deployment(setting: Setting, budget: Budget) -> dict[str, Any]:
     """Return a network for images, trained half as long since it sees more rows, and a linear model for tables."""
     if setting.kind == "table":
         return {"model": "linear"}
-    values = {"model": "network", **_network()(setting, budget)}
-    return {**values, "epochs": (values["epochs"] + 1) // 2}
+    values = _network()(setting, budget)
+    epochs = (values["epochs"] + 1) // 2
+    return {"model": "network", **values, "epochs": epochs, "batch_size": 256, "learning_rate": 1e-3}
 
 
 def _with_heads(parameters: Parameters) -> Parameters:
