@@ -30,7 +30,8 @@ class GroupDroClassifier(NetworkBaseline):
 
     Args:
         groups: `"subgroups"` (as the paper's authors ran it) or `"sources"`, those that occur.
-        step_size: How fast weights follow losses; a large one puts all weight on the worst group of the batch.
+        step_size: How fast weights follow losses. `"worst"` has no memory: the worst group of each batch has all the
+            weight (what the paper's authors ran on digits and Adult).
         adjustment: C of the generalisation adjustment: `C / sqrt(n)` is added to the loss that moves the weight of a
             group of n training rows, because small groups are fitted better than they generalise.
         **network: The arguments of `NetworkBaseline`.
@@ -44,7 +45,7 @@ class GroupDroClassifier(NetworkBaseline):
         self,
         *,
         groups: Literal["subgroups", "sources"] = "subgroups",
-        step_size: float = 0.01,
+        step_size: float | Literal["worst"] = 0.01,
         adjustment: float = 0.0,
         **network: Any,
     ) -> None:
@@ -62,10 +63,11 @@ class GroupDroClassifier(NetworkBaseline):
             )
         if self.groups not in ("subgroups", "sources"):
             raise ConfigError(f"`groups` must be 'subgroups' or 'sources', but is {self.groups!r}.")
-        if not (self.step_size >= 0 and self.adjustment >= 0):
-            raise ConfigError(
-                f"`step_size` and `adjustment` must not be negative, but are {self.step_size} and {self.adjustment}."
-            )
+        is_number = isinstance(self.step_size, int | float)
+        if self.step_size != "worst" and not (is_number and float(self.step_size) >= 0):
+            raise ConfigError(f"`step_size` must be 'worst' or a number not below 0, but is {self.step_size!r}.")
+        if not self.adjustment >= 0:
+            raise ConfigError(f"`adjustment` must not be negative, but is {self.adjustment}.")
         group_ids = train.s if self.groups == "subgroups" else train.source_ids
         n_groups = train.grid.n_subgroups if self.groups == "subgroups" else train.grid.n_sources
         weights = GroupWeights(np.bincount(group_ids, minlength=n_groups), self.step_size, self.adjustment)
@@ -83,11 +85,11 @@ class GroupWeights:
 
     Args:
         sizes: Training rows of each group.
-        step_size: How fast weights follow losses.
+        step_size: How fast weights follow losses; "worst" puts all weight on the worst group of the latest batch.
         adjustment: C; `C / sqrt(size)` is added to a group's loss whenever weights move, in the batch or not.
     """
 
-    def __init__(self, sizes: NDArray[np.int64], step_size: float, adjustment: float = 0.0) -> None:
+    def __init__(self, sizes: NDArray[np.int64], step_size: float | Literal["worst"], adjustment: float = 0.0) -> None:
         n_rows = torch.from_numpy(sizes).double()
         self._step_size = step_size
         self._adjustment = adjustment / n_rows.clamp(min=1).sqrt()
@@ -104,6 +106,10 @@ class GroupWeights:
         present, position, n_rows = groups.unique(return_inverse=True, return_counts=True)
         means = losses.new_zeros(len(present)).index_add(0, position, losses) / n_rows
         push = self._adjustment.index_add(0, present, means.detach().double())
-        self._log_q = (self._log_q + self._step_size * push).log_softmax(dim=0)
+        if self._step_size == "worst":
+            worst = present[push[present].argmax()]
+            self._log_q = torch.full_like(self._log_q, -torch.inf).index_fill(0, worst, 0.0)
+        else:
+            self._log_q = (self._log_q + self._step_size * push).log_softmax(dim=0)
         weighted: Tensor = self.q[present].to(means.dtype) @ means
         return weighted

@@ -55,6 +55,15 @@ def test_a_dominating_step_size_tracks_the_largest_loss() -> None:
     assert torch.isfinite(weights.q).all()
 
 
+def test_without_memory_the_worst_group_of_each_batch_has_all_the_weight() -> None:
+    weights = GroupWeights(np.array([5, 5, 5]), step_size="worst")
+    first = weights.weigh(torch.tensor([1.0, 3.0, 2.0]), torch.tensor([0, 1, 1]))
+    assert first.item() == 2.5
+    assert weights.q.tolist() == [0, 1, 0]
+    assert weights.weigh(torch.tensor([0.5, 0.1]), torch.tensor([2, 0])).item() == 0.5
+    assert weights.q.tolist() == [0, 0, 1]
+
+
 def test_groups_without_rows_have_no_weight() -> None:
     weights = GroupWeights(np.array([5, 0, 5]), step_size=1.0, adjustment=1.0)
     assert weights.q.tolist() == pytest.approx([0.5, 0, 0.5])
@@ -100,7 +109,9 @@ def test_a_subgroup_without_rows_is_refused(groups: str) -> None:
         GroupDroClassifier(groups=groups, subgroup_names=(0, 1)).fit(train.x, train.y, train.s)
 
 
-@pytest.mark.parametrize("wrong", [{"groups": "classes"}, {"step_size": -1.0}, {"adjustment": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"groups": "classes"}, {"step_size": -1.0}, {"step_size": "slow"}, {"adjustment": -1.0}]
+)
 def test_senseless_arguments_are_refused(wrong: dict[str, object]) -> None:
     train = make_sources(n_train=5).train
     with pytest.raises(ConfigError, match=next(iter(wrong))):

@@ -119,6 +119,9 @@ def test_the_paper_budget_is_the_authors_as_run_preset() -> None:
         assert configuration == PRESETS[preset].model_dump(mode="json")
     fast, paper = (METHODS["erm"].configuration(SETTINGS["adult-ms"], budget) for budget in ("fast", "paper"))
     assert paper == {**fast, "linear_width": 35}
+    fast, paper = (METHODS["gdro"].configuration(SETTINGS["cmnist-sb"], budget) for budget in ("fast", "paper"))
+    assert (fast["step_size"], fast["batch_size"]) == (0.01, 256)
+    assert (paper["step_size"], paper["batch_size"]) == ("worst", 64)
     unbalanced = METHODS["ours-unbalanced"].configuration(SETTINGS["adult-ms"], "paper")
     assert unbalanced["bags"] == {"n_bags": 16, "bag_size": 32, "balancing": "none"}
     assert METHODS["erm"].configuration(SETTINGS["cmnist-sb"], "paper") | {"estimator": ""} == {
