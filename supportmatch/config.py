@@ -147,9 +147,10 @@ class MatchingConfig(StageConfig):
     rows have in common."""
     norm_weight: NonNegativeFloat = 1.0
     """Weight of the mean norm of z."""
-    adversarial_loss: Literal["minimax", "as-run"] = "minimax"
-    """`minimax`: the encoder ascends the discriminator's loss. `as-run`: the authors' mixture of a non-saturating term
-    on training bags and a saturating one on deployment bags."""
+    adversarial_loss: Literal["minimax", "non-saturating", "as-run"] = "non-saturating"
+    """`minimax`: the encoder ascends the discriminator's loss, whose gradient vanishes when the discriminator is sure.
+    `non-saturating`: it descends the loss with the sets exchanged. `as-run`: the authors' mixture, non-saturating on
+    training bags and minimax on deployment bags."""
     stop_gradient: bool = False
     """Keep the adversarial gradient from deployment codes, so that only training codes move."""
     side_channel: Literal["raw", "sigmoid", "binary"] = "sigmoid"
@@ -305,6 +306,7 @@ PRESETS: dict[str, Config] = {
             reconstruction_weight=10.0,
             adversarial_weight=1.0,
             norm_weight=0.01,
+            adversarial_loss="minimax",
         ),
     ),
     "paper-celeba": Config(

@@ -26,11 +26,14 @@ def adversarial_loss(
 ) -> Float[Tensor, ""]:
     """What the encoder descends to hide where bags come from (paper, Eq. 7-8).
 
-    `minimax` is the discriminator's loss with the sign turned. `as-run` is what the authors ran: non-saturating on
-    training bags, and the same saturating term on deployment bags.
+    `minimax` is the discriminator's loss with the sign turned. `non-saturating` is the discriminator's loss with the
+    sets exchanged, which has the same equilibrium but whose gradient does not vanish when the discriminator is sure.
+    `as-run` is what the authors ran: non-saturating on training bags, and minimax on deployment bags.
     """
     if kind == "minimax":
         return -discrimination_loss(train_logits, deploy_logits)
+    if kind == "non-saturating":
+        return discrimination_loss(deploy_logits, train_logits)
     return softplus(-train_logits).mean() - softplus(-deploy_logits).mean()
 
 

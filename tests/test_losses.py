@@ -46,6 +46,18 @@ def test_the_minimax_loss_is_the_discriminators_with_the_sign_turned() -> None:
     assert adversarial_loss(TRAIN, DEPLOY).item() == -discrimination_loss(TRAIN, DEPLOY).item()
 
 
+def test_the_non_saturating_loss_is_the_discriminators_with_the_sets_exchanged() -> None:
+    expected = surprise(p_deploy(TRAIN)) + surprise(1 - p_deploy(DEPLOY))
+    assert adversarial_loss(TRAIN, DEPLOY, kind="non-saturating").item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_sure_discriminator_stops_the_minimax_encoder_but_not_the_other() -> None:
+    for kind, pull in (("minimax", 0.0), ("non-saturating", 1.0)):
+        train, deploy = torch.full((1,), -1e3, requires_grad=True), torch.full((1,), 1e3, requires_grad=True)
+        on_train, on_deploy = torch.autograd.grad(adversarial_loss(train, deploy, kind), (train, deploy))
+        assert (on_train.item(), on_deploy.item()) == pytest.approx((-pull, pull))
+
+
 def test_the_loss_as_run_is_non_saturating_on_training_bags_only() -> None:
     expected = surprise(p_deploy(TRAIN)) - surprise(p_deploy(DEPLOY))
     assert adversarial_loss(TRAIN, DEPLOY, kind="as-run").item() == pytest.approx(expected, rel=1e-6)

@@ -315,6 +315,7 @@ LEARNING = Config(
         decay_from=1.0,
         reconstruction_weight=1.0,
         norm_weight=0.1,
+        adversarial_loss="minimax",
         averaging=0.98,
     ),
     classifier=ClassifierConfig(epochs=15, batch_size=128, learning_rate=2e-2),

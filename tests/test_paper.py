@@ -345,7 +345,7 @@ def test_the_instance_discriminator_judges_each_row_wherever_it_stands() -> None
 
 N_ROWS = N_BAGS * BAG_SIZE
 WEIGHT_NAMES = ("reconstruction", "adversarial", "class", "subgroup", "norm")
-each_adversarial_loss = pytest.mark.parametrize("kind", ["minimax", "as-run"])
+each_adversarial_loss = pytest.mark.parametrize("kind", ["minimax", "non-saturating", "as-run"])
 logit_lists = st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=8)
 
 
