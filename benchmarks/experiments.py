@@ -19,10 +19,12 @@ import numpy as np
 
 from supportmatch.bench.compare import (
     ORACLE_MARK,
+    cells_of,
     clusters_markdown,
     compare_with_authors,
     markdown_table,
     medians_markdown,
+    present_configuration,
     shown_metrics,
 )
 from supportmatch.bench.methods import METHODS
@@ -131,6 +133,13 @@ def _results(setting: str, rows: Sequence[Row]) -> str:
         blocks.insert(1, "Only seeds that no choice was made on, median [min, max]: " + ", ".join(lines) + ".")
     if clusters := clusters_markdown(rows):
         blocks.append(f"Clustering of the deployment set, scored with its labels after the fact:\n\n{clusters}")
+    earlier = [
+        f"`{cell[1]}`"
+        for cell, own in cells_of(rows).items()
+        if (present := present_configuration(cell)) is not None and any(row["config"] != present for row in own)
+    ]
+    if earlier:
+        blocks.insert(1, f"Made with earlier settings than the present defaults: {', '.join(earlier)}.")
     refused = {row["method"]: row["error"].removeprefix(REFUSED) for row in rows if is_refused(row)}
     if refused:
         blocks.append("Not applicable: " + " ".join(f"`{method}`: {reason}" for method, reason in refused.items()))

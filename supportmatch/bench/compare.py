@@ -242,7 +242,7 @@ def leave_out_other_configurations(rows: Iterable[Row]) -> tuple[list[Row], str]
     mixed = []
     for cell, variants in variants_of(row for row in rows if not is_refused(row)).items():
         own = [row for variant in variants.values() for row in variant]
-        wanted = _present_configuration(cell) if len(variants) > 1 else None
+        wanted = present_configuration(cell) if len(variants) > 1 else None
         present = [row for row in own if wanted is not None and row.get("config") == wanted]
         kept += present or own
         if present and len(present) < len(own):
@@ -252,7 +252,7 @@ def leave_out_other_configurations(rows: Iterable[Row]) -> tuple[list[Row], str]
     return kept, note if mixed else ""
 
 
-def _present_configuration(cell: Cell) -> Row | None:
+def present_configuration(cell: Cell) -> Row | None:
     """Return what a row of the cell would have as `config` if it were made now; None if it could not be made."""
     setting, method, budget = cell
     if setting not in SETTINGS or method not in METHODS or budget not in get_args(Budget):

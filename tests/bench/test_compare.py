@@ -283,6 +283,7 @@ def test_the_page_has_a_place_for_every_setting_and_is_filled_by_the_script() ->
     assert "| ours-oracle † | 1 | 0.999" in filled
     assert "![made-up words](figures/boxes-cmnist-sb.png)\n\n![more]" in filled
     assert "Not applicable: `gdro`: made up" in parts["results:cmnist-sb"]
+    assert "earlier settings than the present defaults: `ours-oracle`, `erm`." in parts["results:cmnist-sb"]
     assert "Failed: cmnist-sb, erm, seed 1: DivergedError: made up" in parts["provenance"]
     assert parts["results:cmnist-ms"] == "No rows of this setting are committed."
 
