@@ -167,12 +167,11 @@ def _provenance(rows: Sequence[Row]) -> str:
         f"- {len(rows)} rows, {sum(is_refused(row) for row in rows)} of them refusals and {len(failed)} failures; "
         f"{hours:.1f} hours of work on one core.",
         f"- {n_imported} of them were made by the script of release 0.1 and taken over: the same configuration, whose "
-        "numbers the runner repeats digit by digit (checked on `cmnist-sb`, `ours-clustering`, seed 0).",
+        "numbers the runner repeats digit by digit (checked on one of them, which newer defaults have replaced).",
         *(f"- {n} rows: {text}." for text, n in sorted(versions.items())),
         "- Hashes of the package's source (`code` in each row): "
         f"{', '.join(f'{code} ({n} rows)' for code, n in sorted(Counter(row['code'] for row in rows).items()))}. "
-        "Many runs were made while the code was being written, so not every hash is that of a commit; what was run "
-        "again since gave the same digits.",
+        "Many runs were made while the code was being written, so not every hash is that of a commit.",
         *(f"- Failed: {row['setting']}, {row['method']}, seed {row['seed']}: {row['error']}" for row in failed),
     ]
     return "\n".join(lines)

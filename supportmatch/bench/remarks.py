@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _THREE_DIGITS = (
     "On most seeds a digit that a colour lacks in training is read as another one (`by_source`, `confusion` in the "
-    "rows), although the clusters are .98 right and the game ends nearly level. The authors' game was longer "
+    "rows), although the clusters are .98 right. The authors' game was longer "
     "(12,000 steps, ten discriminators with random resets). Trials with other weights, bags and losses did not "
     "help; a binarised s~ did a little (benchmarks/trials)."
 )
