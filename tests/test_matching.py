@@ -315,7 +315,6 @@ LEARNING = Config(
         decay_from=1.0,
         reconstruction_weight=1.0,
         norm_weight=0.1,
-        adversarial_loss="minimax",
         averaging=0.98,
     ),
     classifier=ClassifierConfig(epochs=15, batch_size=128, learning_rate=2e-2),
@@ -328,12 +327,12 @@ def test_matching_recovers_a_missing_source_that_labels_alone_do_not(seed: int) 
     sources = make_sources(class_distance=2.5, n_train=150, n_deploy=150, seed=seed)
     train, test, truth = sources.train, sources.test, sources.oracle
     scores = {}
-    for weight in (0.0, 1.0):
+    for weight in (0.0, 0.1):
         matching = LEARNING.matching.model_copy(update={"adversarial_weight": weight})
         config = LEARNING.model_copy(update={"matching": matching})
         model = SupportMatchingClassifier(config=config, random_state=seed).fit_with_oracle_bags(
             train.x, train.y, train.s, sources.deploy.x, y_deploy=truth.y, subgroup_deploy=truth.subgroup
         )
         scores[weight] = robust_accuracy(test.y, model.predict(test.x), test.s)
-    assert scores[1.0] > 0.78
-    assert scores[1.0] > scores[0.0] + 0.1
+    assert scores[0.1] > 0.78
+    assert scores[0.1] > scores[0.0] + 0.1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -63,8 +65,8 @@ class GroupDroClassifier(NetworkBaseline):
             )
         if self.groups not in ("subgroups", "sources"):
             raise ConfigError(f"`groups` must be 'subgroups' or 'sources', but is {self.groups!r}.")
-        is_number = isinstance(self.step_size, int | float)
-        if self.step_size != "worst" and not (is_number and float(self.step_size) >= 0):
+        is_number = isinstance(self.step_size, Real) and 0 <= self.step_size < inf
+        if not (is_number or self.step_size == "worst"):
             raise ConfigError(f"`step_size` must be 'worst' or a number not below 0, but is {self.step_size!r}.")
         if not self.adjustment >= 0:
             raise ConfigError(f"`adjustment` must not be negative, but is {self.adjustment}.")

@@ -104,6 +104,7 @@ class Run:
         """Fit, predict and score; an exception becomes a row with an error. `threads` is what the process was given."""
         files: dict[str, bytes] = {}
         measured: Row = {}
+        code_hash()  # cached: of the source as it was loaded, not as it may be when the run ends
         start, cpu_start = time.perf_counter(), time.process_time()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

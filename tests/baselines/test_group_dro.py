@@ -110,7 +110,14 @@ def test_a_subgroup_without_rows_is_refused(groups: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"groups": "classes"}, {"step_size": -1.0}, {"step_size": "slow"}, {"adjustment": -1.0}]
+    "wrong",
+    [
+        {"groups": "classes"},
+        {"step_size": -1.0},
+        {"step_size": "slow"},
+        {"step_size": float("inf")},
+        {"adjustment": -1.0},
+    ],
 )
 def test_senseless_arguments_are_refused(wrong: dict[str, object]) -> None:
     train = make_sources(n_train=5).train

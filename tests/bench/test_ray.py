@@ -141,6 +141,7 @@ def test_a_cluster_that_loses_a_node_does_every_run_once_and_as_this_machine_doe
         stuck = sweep(cluster, tmp_path / "stuck", *on_ray, "--threads", "3", stderr=file)
     wait_until(lambda: warning in (tmp_path / "stuck.log").read_text(), "a warning that nothing can start")
     stuck.kill()
+    stuck.wait()
 
     assert len(list(log.glob("*-*"))) > 4  # of the runs that leave a file one was lost with its node, and done again
     local = sweep(cluster, tmp_path / "local", "--workers", "2")

@@ -110,10 +110,6 @@ def _with(config: Config, **stages: Mapping[str, Any]) -> Config:
     return Config.model_validate(values)
 
 
-def _changed(**stages: Mapping[str, Any]) -> Change:
-    return lambda config, setting, budget: _with(config, **stages)
-
-
 def _clustered_by(method: str) -> Change:
     """Cluster with another method on the codes that suit the rows, with lean heads unless the budget is the paper's."""
 
@@ -142,7 +138,7 @@ def _unbalanced(config: Config, setting: Setting, budget: Budget) -> Config:
     return _with(config, bags=bags, matching=lets_go)
 
 
-def _instance(change: Change) -> Change:
+def _instance(change: Change = lambda config, setting, budget: config) -> Change:
     return lambda config, setting, budget: _with(
         change(config, setting, budget), discriminator={"attention": "instance"}
     )
@@ -226,7 +222,7 @@ OURS: tuple[Method, ...] = (
     SupportMatching(
         "instance-oracle",
         "The discriminator judges rows one by one; bags balanced by true deployment labels.",
-        _instance(_changed()),
+        _instance(),
         sees_deployment_labels=True,
     ),
 )
