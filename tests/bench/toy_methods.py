@@ -145,6 +145,8 @@ TOYS: dict[str, Method] = {
 }
 
 if __name__ == "__main__":
+    # A shell's background jobs ignore interrupts, and so would everything that a test started from one starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Workers import a method by its module, so take the toys from the module that they can find.
     import toy_methods
 
