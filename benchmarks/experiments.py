@@ -46,7 +46,7 @@ IN_README = {
 _PART = re.compile(r"(<!-- generated: (?P<name>[\w:-]+) -->\n).*?(<!-- end generated -->)", flags=re.DOTALL)
 
 FRESH_SEEDS = {"adult": range(5, 10)}
-"""By family: no default was chosen by a look at these."""
+"""By family: neither the adversarial weight nor `lff` was changed after a look at these."""
 
 
 def generated_parts(rows: Sequence[Row], figures: Mapping[str, str]) -> dict[str, str]:
@@ -125,12 +125,14 @@ def _results(setting: str, rows: Sequence[Row]) -> str:
     scored = [row for row in rows if row["budget"] == "fast" and row["robust_accuracy"] is not None]
     fresh = [row for row in scored if row["seed"] in FRESH_SEEDS.get(SETTINGS[setting].family, ())]
     if fresh:
+        seeds = FRESH_SEEDS[SETTINGS[setting].family]
         lines = [
-            f"`{method}` {np.median(values):.3f} [{min(values):.3f}, {max(values):.3f}] (n = {len(values)})"
+            [f"`{method}`", str(len(values)), f"{np.median(values):.3f} [{min(values):.3f}, {max(values):.3f}]"]
             for method in dict.fromkeys(row["method"] for row in fresh)
             if (values := [row["robust_accuracy"] for row in fresh if row["method"] == method])
         ]
-        blocks.insert(1, "Only seeds that no choice was made on, median [min, max]: " + ", ".join(lines) + ".")
+        table = markdown_table([["method", "n", "median [min, max]"], *lines])
+        blocks.insert(1, f"Seeds {seeds[0]}-{seeds[-1]} alone (robust accuracy):\n\n{table}")
     if clusters := clusters_markdown(rows):
         blocks.append(f"Clustering of the deployment set, scored with its labels after the fact:\n\n{clusters}")
     earlier = [

@@ -210,8 +210,14 @@ def plot(
 
     rows, store = _find_comparable(out, setting, methods), Store(out)
     folders = {row["config_hash"]: store.run_folder(row["config_hash"]) for row in rows}
-    for written in plot_all(rows, folders, figures, kind or KINDS):
+    drawn = plot_all(rows, folders, figures, kind or KINDS)
+    for written in drawn:
         typer.echo(f"{written.path}: {written.alt}")
+    if not drawn:
+        raise ConfigError(
+            f"nothing could be drawn: {', '.join(kind or KINDS)} need what our methods leave in folders of runs, "
+            f"and {out / 'runs'} has none of that."
+        )
 
 
 @app.command()

@@ -183,11 +183,15 @@ class Comparisons:
         return "\n".join([*lines, *([ORACLE_NOTE] if self._has_oracle else [])])
 
     def to_markdown(self) -> str:
-        """Return a table in Markdown; the setting is a column only if there are several."""
+        """Return a table in Markdown with numbered remarks; the setting is a column only if there are several."""
         several = len({line.ours.setting for line in self.lines}) > 1
-        rows = [[*self._head(), "remark"], *([*_cells(line), line.remark] for line in self.lines)]
-        table = markdown_table([row if several else row[1:] for row in rows])
-        return f"{table}\n\n{ORACLE_NOTE}" if self._has_oracle else table
+        remarks = list(dict.fromkeys(line.remark for line in self.lines if line.remark))
+        rows = [[*self._head(), "remark"]]
+        rows += [[*_cells(line), f"({remarks.index(line.remark) + 1})" if line.remark else ""] for line in self.lines]
+        parts = [markdown_table([row if several else row[1:] for row in rows])]
+        if remarks:
+            parts.append("\n".join(f"{number}. {remark}" for number, remark in enumerate(remarks, start=1)))
+        return "\n\n".join([*parts, *([ORACLE_NOTE] if self._has_oracle else [])])
 
     @property
     def _has_oracle(self) -> bool:
@@ -348,8 +352,7 @@ def compare_with_authors(
         verdict = _judge(ours, theirs)
         remark = ""
         if verdict in {"below", "above"}:
-            known = REMARKS if metric == "robust_accuracy" else {}  # what they were written about
-            remark = known.get((ours.setting, ours.method, ours.budget), UNEXPLAINED)
+            remark = REMARKS.get((ours.setting, ours.method, ours.budget), UNEXPLAINED)
         lines.append(Comparison(ours, theirs, verdict, remark))
     return Comparisons(metric, tuple(lines))
 

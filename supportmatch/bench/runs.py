@@ -38,7 +38,7 @@ import supportmatch
 from supportmatch.bench.methods.interface import Budget, Method, Outcome
 from supportmatch.bench.store import ARRAYS, HISTORY, TRACEBACK, Row
 from supportmatch.data.problems import Problem, Setting, find_setting
-from supportmatch.errors import ConfigError
+from supportmatch.errors import ConfigError, DataFolderError
 from supportmatch.metrics import OVERALL
 
 REFUSED = "refused: "
@@ -109,7 +109,14 @@ class Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                problem = find_setting(self.spec.setting).load(self.spec.seed, self.spec.folder)
+                setting = find_setting(self.spec.setting)
+                found = setting.data_hash(self.spec.folder)
+                if found != self.spec.data_hash:
+                    raise DataFolderError(
+                        f"the data is not what the run was planned with (its hash is {found}, not "
+                        f"{self.spec.data_hash}): have the same files on every machine, or plan again."
+                    )
+                problem = setting.load(self.spec.seed, self.spec.folder)
                 start, cpu_start = time.perf_counter(), time.process_time()
                 outcome = self.method.fit(problem, self.spec.seed, dict(self.spec.configuration))
                 took = _took(start, cpu_start)

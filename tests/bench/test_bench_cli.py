@@ -277,3 +277,10 @@ def test_a_torn_row_is_one_sentence(bench: Bench, results: Path) -> None:
         assert code == 2
         assert str(path) in err
         assert err.count("\n") == 1
+
+
+def test_a_plot_of_what_runs_did_not_leave_says_so(bench: Bench, results: Path, tmp_path: Path) -> None:
+    figures = str(tmp_path / "figures")
+    code, _, err = bench("plot", "--out", str(results), "--figures", figures, "--kind", "curves")
+    assert code == 2
+    assert "nothing could be drawn" in err

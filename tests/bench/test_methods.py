@@ -4,13 +4,16 @@ import json
 import pickle
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from supportmatch.bench.methods import METHODS, Outcome, find_method
+from supportmatch.bench.runs import plan_runs
+from supportmatch.bench.store import Store
 from supportmatch.config import PRESETS, Config
-from supportmatch.data.problems import SETTINGS, DeploymentTruth, Problem, load_problem
+from supportmatch.data.problems import SETTINGS, DeploymentTruth, Problem, find_setting, load_problem
 from supportmatch.errors import UnknownNameError
 
 SYNTHETIC = SETTINGS["synthetic"]
@@ -170,3 +173,30 @@ def test_an_unknown_method_is_told_what_is_known() -> None:
         UnknownNameError, match=r"unknown method 'irm': choose one of ours-clustering, .*cluster-labels"
     ):
         find_method("irm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["cmnist-sb", "cmnist-3digit", "adult-ms"])
+def test_every_method_runs_on_real_data_of_every_kind_or_says_why_not(setting: str) -> None:
+    for run in plan_runs([find_setting(setting)], METHODS.values(), [0], budget="smoke"):
+        if run.refusal is not None:
+            assert run.refusal.endswith(".")
+            continue
+        row = run.execute(threads=2).row
+        assert row["error"] is None, row
+        assert 0 <= row["robust_accuracy"] <= row["accuracy"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["erm", "gdro", "pseudo-label"])
+def test_a_committed_row_comes_out_again(method: str) -> None:
+    (committed,) = (
+        row
+        for row in Store(Path(__file__).parents[2] / "benchmarks" / "experiments").rows()
+        if (row["setting"], row["method"], row["seed"], row["budget"]) == ("adult-sb", method, 0, "fast")
+    )
+    (run,) = plan_runs([find_setting("adult-sb")], [METHODS[method]], [0])
+    again = run.execute(threads=1).row
+    assert again["config_hash"] == committed["config_hash"]
+    # Not exactly: other machines and versions round in other ways.
+    assert again["robust_accuracy"] == pytest.approx(committed["robust_accuracy"], abs=0.01)

@@ -286,3 +286,14 @@ def test_an_interrupted_sweep_stops_its_workers_and_says_how_to_go_on(log: Path,
     assert said.splitlines()[-1] == "supportmatch: stopped; finished runs are kept, and the same command does the rest."
     assert "Traceback" not in said
     assert not any(map(is_alive, workers))
+
+
+def test_a_run_on_other_data_than_it_was_planned_with_is_a_row_with_an_error(tmp_path: Path) -> None:
+    from supportmatch.data.celeba import make_celeba_folder
+
+    folder = make_celeba_folder(tmp_path / "faces", n=40)
+    (run,) = plan_runs([find_setting("celeba-no-smiling-female")], [METHODS["erm"]], [0], budget="smoke", folder=folder)
+    next((folder / "img_align_celeba").glob("*.jpg")).unlink()
+    row = run.execute(threads=1).row
+    assert row["error"].startswith("DataFolderError: the data is not what the run was planned with")
+    assert row["robust_accuracy"] is None

@@ -65,6 +65,8 @@ class Comparison(Method):
             model.set_params(random_state=seed)
         model.fit(*(_with_true_labels(problem) if self.sees_deployment_labels else _as_given(problem)))
         details: dict[str, Any] = {}
+        if hasattr(model, "q_"):
+            details["group_weights"] = model.q_.tolist()
         if hasattr(model, "clusters_"):
             details["clustering"] = score_clusters(problem, model.clusters_.ids)
         if hasattr(model, "pairing_"):
@@ -126,7 +128,7 @@ def _small_batches(**values: Any) -> Parameters:
 
 
 def _gdro(setting: Setting, budget: Budget) -> dict[str, Any]:
-    """Return Sagawa et al.'s method; with the paper's budget what the authors ran, which on faces was the same."""
+    """Return Sagawa et al.'s method; with the paper's budget what the authors ran on digits and Adult."""
     if setting.family == "celeba":
         return _network()(setting, budget)
     return _small_batches(**({"step_size": "worst"} if budget == "paper" else {}))(setting, budget)
