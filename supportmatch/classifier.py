@@ -107,13 +107,15 @@ def train_network(
 @torch.no_grad()
 def transform_rows(player: EncoderPlayer, rows: Rows) -> NDArray[np.float32]:
     """Return z of every row."""
-    return np.concatenate([player.encode(batch).z.numpy() for batch in iterate_rows(rows)])
+    with threads_for(rows):
+        return np.concatenate([player.encode(batch).z.numpy() for batch in iterate_rows(rows)])
 
 
 @torch.no_grad()
 def predict_rows(network: nn.Module, rows: Rows) -> NDArray[np.float64]:
     """Return class probabilities of every row (of codes or of raw features, whichever the network reads)."""
-    probabilities = [network(batch).double().softmax(dim=1).numpy() for batch in iterate_rows(rows)]
+    with threads_for(rows):
+        probabilities = [network(batch).double().softmax(dim=1).numpy() for batch in iterate_rows(rows)]
     return np.concatenate(probabilities)
 
 

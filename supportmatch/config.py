@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import (
@@ -16,6 +18,11 @@ from pydantic import (
 )
 
 from supportmatch.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 class StageConfig(BaseModel):
@@ -40,6 +47,18 @@ def checked(stage: type[StageT], **values: Any) -> StageT:
         first = error.errors()[0]
         message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
         raise ConfigError(f"`{first['loc'][0]}` is {first['input']!r}, but {message}.") from None
+
+
+class TableConfig(StageConfig):
+    """How columns become numbers, where cells are empty or hold what nobody has seen."""
+
+    missing: Literal["refuse", "own-category"] = "refuse"
+    """A cell without a value: an error, or a category of its own (a number becomes the median of training, and a
+    category beside it says that it was missing)."""
+    unknown: Literal["refuse", "ignore"] = "refuse"
+    """A category that neither set had when the model was fitted: an error, or none of the known ones."""
+    max_categories: PositiveInt | None = None
+    """Of a column with more, the rarest are put together."""
 
 
 class AutoencoderConfig(StageConfig):
@@ -187,6 +206,7 @@ class ClassifierConfig(StageConfig):
 class Config(StageConfig):
     """Every stage's settings."""
 
+    table: TableConfig = TableConfig()
     clustering: ClusteringConfig = ClusteringConfig()
     bags: BagConfig = BagConfig()
     autoencoder: AutoencoderConfig = AutoencoderConfig()
@@ -340,6 +360,30 @@ def preset(name: str) -> Config:
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}.")
     return PRESETS[name]
+
+
+def read_config(path: Path, start: Config) -> Config:
+    """Return a configuration with what a TOML file changes: tables named like the stages, such as `[matching]`."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path} with settings: check --config.")
+    try:
+        changes = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML ({error}): correct it.") from error
+    try:
+        return Config.model_validate(_merge(start.model_dump(), changes))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{where} in {path} is {first['input']!r}, but {first['msg'].lower()}: correct it.") from None
+
+
+def _merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for name, change in changes.items():
+        old = merged.get(name)
+        merged[name] = _merge(old, change) if isinstance(old, dict) and isinstance(change, dict) else change
+    return merged
 
 
 def default_config(*, images: bool, n_sources: int) -> Config:

@@ -51,12 +51,20 @@ class DivergedError(SupportMatchError):
     """A loss that is no longer finite."""
 
 
+class StoppedError(SupportMatchError):
+    """Work that was stopped on request, at a point from which it can go on."""
+
+
 class ModelFileError(SupportMatchError):
     """A model folder that is incomplete, altered, or written by another version."""
 
 
 class DataFolderError(SupportMatchError):
     """A folder of data that is not given, not there, incomplete or damaged."""
+
+
+class TableFileError(SupportMatchError):
+    """A file that is no table, or lacks what it should hold."""
 
 
 class ResultFileError(SupportMatchError):

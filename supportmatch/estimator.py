@@ -16,7 +16,7 @@ from supportmatch.audit import audit_sources
 from supportmatch.bags import DeploymentBags, GroupedBags, PlainBags, TrainingBags, describe_balance
 from supportmatch.classifier import fit_classifier, predict_rows, transform_rows
 from supportmatch.clustering import cluster_deployment
-from supportmatch.config import Config, default_config, preset
+from supportmatch.config import Config, TableConfig, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
@@ -24,6 +24,7 @@ from supportmatch.matching import EncoderPlayer, Game, match_supports
 from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import progress_bar
 from supportmatch.seeding import check_seed
+from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         )
         names = self.subgroup_names if subgroup is not None else _NO_SUBGROUPS
         given = subgroup if subgroup is not None else np.full(len(np.asarray(y)), _NO_SUBGROUPS[0])
-        self.reader_ = FeatureReader.fit(X)
+        self.reader_ = FeatureReader.fit(X, None, self._table_config())
         train = self.reader_.read_labeled(X, y, given, subgroup_names=names, class_names=self.class_names)
         if subgroup is not None:
             self.audit_ = audit_sources(train)
@@ -161,7 +162,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def _read(self, X: Features, y: Names, subgroup: Names, X_deploy: Features) -> tuple[Labeled, Unlabeled]:
         """Pass the gate and settle the configuration."""
-        self.reader_ = FeatureReader.fit(X, X_deploy)
+        self.reader_ = FeatureReader.fit(X, X_deploy, self._table_config())
         train = self.reader_.read_labeled(
             X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names
         )
@@ -197,11 +198,15 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 decoder=self.decoder,
                 report=report,
                 watch=self._watch,
+                snapshots=self._snapshots,
             )
         with progress_bar("classifier", enabled=self.verbose) as report:
             self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
         self.grid_ = train.grid
         return self
+
+    _snapshots: Snapshots | None = None
+    """Where `fit` keeps what it needs to go on after an interruption."""
 
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         """Look at the game after every step: for experiments that show how z came about."""
@@ -224,6 +229,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         self.seed_ = check_seed(self.random_state)
+
+    def _table_config(self) -> TableConfig:
+        """Return how columns become numbers, which must be known before the rows that decide the rest are read."""
+        return self.config.table if isinstance(self.config, Config) else TableConfig()
 
     def _resolve(self, train: Labeled) -> Config:
         if isinstance(self.config, Config):

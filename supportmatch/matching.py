@@ -35,6 +35,7 @@ from supportmatch.networks.encoders import (
 )
 from supportmatch.progress import Report, silent
 from supportmatch.seeding import seeded_initialisation
+from supportmatch.snapshots import Snapshots
 from supportmatch.tensors import as_ids, read_rows, threads_for
 
 
@@ -183,6 +184,7 @@ def match_supports(
     decoder: nn.Module | None = None,
     report: Report = silent,
     watch: Watch | None = None,
+    snapshots: Snapshots | None = None,
 ) -> tuple[EncoderPlayer, History]:
     """Play the game and return the encoder side (averaged weights) and what happened.
 
@@ -197,12 +199,14 @@ def match_supports(
         decoder: A user's network from codes to rows. A user's encoder without a decoder trains without reconstruction.
         report: Told about progress.
         watch: Shown both players after every step.
+        snapshots: Goes on from the snapshot it has, if any, and takes new ones.
     """
     game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
-    settings, history = config.matching, History()
+    settings = config.matching
     average = deepcopy(game.player)
+    first_step, history = snapshots.restore(game, average) if snapshots else (0, History())
     with threads_for(train):
-        for step in range(settings.steps):
+        for step in range(first_step, settings.steps):
             game.set_pace(step)
             for update in range(1, settings.discriminator_updates if settings.adversarial_weight else 1):
                 extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
@@ -216,6 +220,8 @@ def match_supports(
             report(step + 1, settings.steps)
             if watch is not None:
                 watch(step, average, game)
+            if snapshots is not None:
+                snapshots.after_step(step, game, average, history)
     if not all(p.isfinite().all() for p in average.parameters()):
         _check_finite({"weight": float("nan")}, settings.steps - 1)
     return average.eval(), history

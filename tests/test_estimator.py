@@ -21,6 +21,8 @@ from supportmatch.config import (
     Config,
     DiscriminatorConfig,
     MatchingConfig,
+    TableConfig,
+    default_config,
 )
 from supportmatch.data.synthetic import make_sources
 from supportmatch.errors import (
@@ -430,3 +432,22 @@ def test_without_a_deployment_set_the_audit_is_still_there() -> None:
     with pytest.warns(SupportMatchWarning):
         model = model_of().fit(X, Y, S)
     assert model.audit_.missing
+
+
+def test_gaps_in_a_table_are_refused_unless_the_configuration_says_what_they_are() -> None:
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=200), rng.integers(2, size=200)
+    rows = pd.DataFrame({"a": rng.normal(size=200) + y, "b": rng.choice(["p", "q", None], 200)})
+    rows.loc[::7, "a"] = np.nan
+    names = {"subgroup_names": [0, 1], "class_names": [0, 1]}
+    with pytest.raises(NotFiniteError, match="missing values"):
+        SupportMatchingClassifier(**names).fit(rows, y, s, rows)
+    start = default_config(images=False, n_sources=4)
+    config = start.model_copy(
+        update={
+            "table": TableConfig(missing="own-category"),
+            "matching": start.matching.model_copy(update={"steps": 3}),
+        }
+    )
+    model = SupportMatchingClassifier(**names, config=config).fit(rows, y, s, rows)
+    assert np.isfinite(model.predict_proba(rows)).all()

@@ -17,16 +17,15 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from supportmatch.data.containers import Labeled
+from supportmatch.data.images import cache_places, decode_once
 from supportmatch.data.problems import Problem, Setting
 from supportmatch.data.removal import drop_sources, named_source_ids
 from supportmatch.errors import DataFolderError, SupportMatchWarning
@@ -43,7 +42,6 @@ _ATTRIBUTES = ("list_attr_celeba.txt", "list_attr_celeba.csv")
 _EXPECTED = f"a CelebA folder holds `{_PICTURES}/*.jpg` and `{_ATTRIBUTES[0]}` (or `{_ATTRIBUTES[1]}`)"
 _YES_OR_NO = {"1": True, "-1": False, "0": False}
 
-_CACHE = ".supportmatch-cache"
 _CACHE_VERSION = f"centre {CROP}, bilinear {SIZE}, int8"
 
 _DEPLOY_SHARE, _TEST_SHARE = 0.5, 0.2  # of all pictures; the others are for training
@@ -162,19 +160,17 @@ def list_pictures(folder: str | Path | None) -> Listing:
 
 def open_pictures(listing: Listing) -> NDArray[np.int8]:
     """Return all pictures, (rows, 3, 64, 64), as a memory-mapped array; they are decoded the first time only."""
-    shape = (len(listing), 3, SIZE, SIZE)
-    file = f"faces-{listing.cache_key}.npy"
-    tried = []
-    for place in _cache_places(listing.folder):
-        cached = _read_cache(place / file, shape)
-        if cached is not None:
-            return cached
-        if _make_folder(place):
-            return _build_cache(listing, place / file, shape)
-        tried.append(str(place))
-    raise DataFolderError(
-        f"there is nowhere to keep the decoded pictures: make {' or '.join(tried)} a folder that can be written to."
-    )
+    pictures = (_decode(listing.folder / _PICTURES / name) for name in listing.names)
+    with progress_bar("reading faces", enabled=True) as report:
+        decoded: NDArray[np.int8] = decode_once(
+            list(cache_places(listing.folder)),
+            f"faces-{listing.cache_key}.npy",
+            (len(listing), 3, SIZE, SIZE),
+            np.int8,
+            lambda: pictures,
+            report,
+        )
+    return decoded
 
 
 def make_celeba_folder(path: str | Path, n: int = 64, seed: int = 0) -> Path:
@@ -252,68 +248,6 @@ def _read_labels(path: Path, content: bytes) -> dict[str, tuple[bool, bool]]:
             "correct the number if you shortened it."
         )
     return labels
-
-
-def _cache_places(folder: Path) -> Iterator[Path]:
-    """Say where the decoded pictures of a folder may be kept, the best place first."""
-    yield folder / _CACHE
-    try:
-        of_user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:  # a user without a home, as in some containers
-        return
-    yield Path(of_user) / "supportmatch"
-
-
-def _make_folder(place: Path) -> bool:
-    """Make a folder unless it is there, and tell whether it can be written to."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(place, os.W_OK | os.X_OK)
-
-
-def _build_cache(listing: Listing, target: Path, shape: tuple[int, ...]) -> NDArray[np.int8]:
-    """Decode every picture into `target`, or wait for another process that is about to."""
-    draft = target.with_name(f"{target.name}.part")
-    try:
-        # The system frees the lock when its owner dies, so whoever holds it may remove the drafts of the dead.
-        with FileLock(target.with_name("faces.lock")):
-            built = _read_cache(target, shape)
-            if built is not None:
-                return built
-            for abandoned in target.parent.glob("faces-*.part"):
-                abandoned.unlink()
-            try:
-                with draft.open("xb") as out, progress_bar("reading faces", enabled=True) as report:
-                    np.lib.format.write_array_header_1_0(out, {"descr": "|i1", "fortran_order": False, "shape": shape})
-                    for done, name in enumerate(listing.names, start=1):
-                        out.write(_decode(listing.folder / _PICTURES / name).tobytes())
-                        report(done, len(listing))
-                draft.replace(target)
-            finally:
-                draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataFolderError(
-            f"the decoded pictures ({np.prod(shape) / 1e6:,.0f} MB) cannot be kept in {target.parent} "
-            f"({error.strerror}): make room, or correct its permissions."
-        ) from error
-    return _map(target)
-
-
-def _map(path: Path) -> NDArray[np.int8]:
-    # "c": torch warns of arrays that cannot be written; what is written to this one stays in memory.
-    pictures: NDArray[np.int8] = np.load(path, mmap_mode="c")
-    return pictures
-
-
-def _read_cache(path: Path, shape: tuple[int, ...]) -> NDArray[np.int8] | None:
-    """Return a cache that is whole, or None."""
-    try:
-        pictures = _map(path)
-    except (OSError, ValueError, EOFError):
-        return None
-    return pictures if pictures.shape == shape and pictures.dtype == np.int8 else None
 
 
 def _decode(path: Path) -> NDArray[np.int8]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from supportmatch.config import TableConfig
 from supportmatch.data.containers import (
     Labeled,
     TableLayout,
@@ -38,7 +39,7 @@ class FeatureReader:
     """Whether images are signed bytes (-128 to 127), which are scaled to [-1, 1]."""
 
     @classmethod
-    def fit(cls, X: Features, X_deploy: Features | None = None) -> FeatureReader:
+    def fit(cls, X: Features, X_deploy: Features | None = None, table: TableConfig | None = None) -> FeatureReader:
         """Learn how to read rows like these."""
         if is_images(X):
             images = np.asarray(X)
@@ -47,7 +48,7 @@ class FeatureReader:
             raise FeatureMismatchError(
                 "training rows are a table but deployment rows are images (a 4-D array): pass the same kind of rows."
             )
-        encoder = TableEncoder.fit(X, X_deploy)
+        encoder = TableEncoder.fit(X, X_deploy, table)
         return cls(encoder, (len(encoder.feature_names),), is_bytes=False)
 
     @property

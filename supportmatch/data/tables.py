@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,12 +18,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from supportmatch.config import TableConfig
 from supportmatch.data.containers import TableLayout
 from supportmatch.errors import FeatureMismatchError, ModelFileError, NotFiniteError, ShapeError
 from supportmatch.sources import Label
 
 Table = pd.DataFrame | NDArray[Any]
 ColumnName = str | int
+
+
+MISSING = "(missing)"
+"""The category of cells without a value."""
+OTHER = "(other)"
+"""The category that rare values share."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,10 @@ class NumericColumn:
     name: ColumnName
     mean: float
     std: float
+    fill: float | None = None
+    """What stands for a missing value; None if there must be none."""
+    says_missing: bool = False
+    """Whether a one-hot block tells which values were missing."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +69,10 @@ class TableEncoder:
 
     categorical: tuple[CategoricalColumn, ...]
     numeric: tuple[NumericColumn, ...]
+    config: TableConfig = field(default_factory=TableConfig)
 
     @classmethod
-    def fit(cls, train: Table, deploy: Table | None = None) -> TableEncoder:
+    def fit(cls, train: Table, deploy: Table | None = None, config: TableConfig | None = None) -> TableEncoder:
         """Learn the encoding.
 
         Means and standard deviations come from the training rows. Categories come from training and deployment rows
@@ -69,10 +81,12 @@ class TableEncoder:
         Args:
             train: Features of the training set.
             deploy: Features of the deployment set, with the same columns in any order.
+            config: What to do with missing, unknown and rare values.
         """
-        frames = [_to_frame(train, "training")]
+        config = config or TableConfig()
+        frames = [_to_frame(train, "training", config)]
         if deploy is not None:
-            frames.append(_to_frame(deploy, "deployment"))
+            frames.append(_to_frame(deploy, "deployment", config))
             _check_same_columns(list(frames[0].columns), frames[1], "deployment")
         categorical, numeric = [], []
         for name in frames[0].columns:
@@ -83,10 +97,10 @@ class TableEncoder:
                     "deployment table: read both in the same way."
                 )
             if _is_categorical(columns[0]):
-                categorical.append(CategoricalColumn(name, _categories(columns)))
+                categorical.append(CategoricalColumn(name, _categories(columns, config.max_categories)))
             else:
-                numeric.append(_standardisation(name, columns[0].to_numpy(np.float64)))
-        return cls(tuple(categorical), tuple(numeric))
+                numeric.append(_standardisation(name, columns, config))
+        return cls(tuple(categorical), tuple(numeric), config)
 
     def transform(self, table: Table, what: str = "new") -> NDArray[np.float32]:
         """Encode a table with the columns seen by `fit`, in any order.
@@ -95,23 +109,32 @@ class TableEncoder:
             table: Features.
             what: What to call the table in error messages.
         """
-        frame = _to_frame(table, what)
+        frame = _to_frame(table, what, self.config)
         _check_same_columns([*(c.name for c in self.categorical), *(n.name for n in self.numeric)], frame, what)
-        blocks: list[NDArray[np.floating]] = [_one_hot(frame[column.name], column) for column in self.categorical]
+        ignore = self.config.unknown == "ignore"
+        blocks: list[NDArray[np.floating]] = [_one_hot(frame[c.name], c, ignore=ignore) for c in self.categorical]
+        numbers: list[NDArray[np.floating]] = []
         for number in self.numeric:
-            values = frame[number.name]
-            if _is_categorical(values):
+            column = frame[number.name]
+            if _is_categorical(column):
                 raise FeatureMismatchError(
-                    f"column {number.name!r} was numeric when the encoder was fitted but is {_kind(values)} in the "
+                    f"column {number.name!r} was numeric when the encoder was fitted but is {_kind(column)} in the "
                     f"{what} table: convert it to numbers."
                 )
-            blocks.append(((values.to_numpy(np.float64) - number.mean) / number.std)[:, None])
-        return np.hstack(blocks, dtype=np.float32, casting="same_kind")
+            values = column.to_numpy(np.float64, na_value=np.nan)
+            if number.fill is not None:
+                is_missing = np.isnan(values)
+                values = np.where(is_missing, number.fill, values)
+                if number.says_missing:
+                    blocks.append(np.stack([~is_missing, is_missing], axis=1).astype(np.float32))
+            numbers.append(((values - number.mean) / number.std)[:, None])
+        return np.hstack([*blocks, *numbers], dtype=np.float32, casting="same_kind")
 
     @cached_property
     def layout(self) -> TableLayout:
         """Which encoded columns are one-hot blocks and which are numbers."""
-        edges = np.cumsum([0, *(len(column.categories) for column in self.categorical)]).tolist()
+        n_indicators = sum(number.says_missing for number in self.numeric)
+        edges = np.cumsum([0, *(len(column.categories) for column in self.categorical), *[2] * n_indicators]).tolist()
         return TableLayout(
             blocks=tuple(pairwise(edges)),
             continuous=tuple(range(edges[-1], edges[-1] + len(self.numeric))),
@@ -126,14 +149,16 @@ class TableEncoder:
     def feature_names(self) -> tuple[str, ...]:
         """A name for each encoded column."""
         one_hot = [f"{column.name}={value}" for column in self.categorical for value in column.categories]
-        return (*one_hot, *(str(column.name) for column in self.numeric))
+        indicators = [f"{n.name} {state}" for n in self.numeric if n.says_missing for state in ("known", "missing")]
+        return (*one_hot, *indicators, *(str(column.name) for column in self.numeric))
 
     def to_json(self) -> str:
         """Write the encoder as JSON; `from_json` gives back an equal one."""
         return json.dumps(
             {
                 "categorical": [[column.name, list(column.categories)] for column in self.categorical],
-                "numeric": [[column.name, column.mean, column.std] for column in self.numeric],
+                "numeric": [[c.name, c.mean, c.std, c.fill, c.says_missing] for c in self.numeric],
+                "config": self.config.model_dump(mode="json"),
             }
         )
 
@@ -144,7 +169,8 @@ class TableEncoder:
             content = json.loads(text)
             return cls(
                 categorical=tuple(CategoricalColumn(name, tuple(values)) for name, values in content["categorical"]),
-                numeric=tuple(NumericColumn(name, mean, std) for name, mean, std in content["numeric"]),
+                numeric=tuple(NumericColumn(*values) for values in content["numeric"]),
+                config=TableConfig.model_validate(content.get("config", {})),  # models of 0.1.0 have none
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ModelFileError(
@@ -152,7 +178,7 @@ class TableEncoder:
             ) from error
 
 
-def _to_frame(table: Table, what: str) -> pd.DataFrame:
+def _to_frame(table: Table, what: str, config: TableConfig) -> pd.DataFrame:
     """Return the table as a DataFrame in which every column can be encoded, or say what is wrong with it."""
     if isinstance(table, pd.DataFrame):
         frame = table
@@ -174,7 +200,13 @@ def _to_frame(table: Table, what: str) -> pd.DataFrame:
     names = list(frame.columns)
     if len(set(names)) != len(names) or not all(isinstance(name, str | int) for name in names):
         raise ShapeError(f"the {what} table must have distinct columns named by strings, but has {names}: rename them.")
-    _refuse_values("missing values", frame.isna(), what)
+    if config.missing == "refuse":
+        _refuse_values("missing values", frame.isna(), what)
+    else:
+        frame = frame.copy(deep=False)
+        for name in names:
+            if _is_categorical(frame[name]) and frame[name].isna().any():
+                frame[name] = frame[name].astype(object).where(frame[name].notna(), MISSING)
     for name in names:
         _check_kind(frame[name], what)
     _refuse_values("infinity", frame.select_dtypes("number").astype(np.float64).isin([np.inf, -np.inf]), what)
@@ -236,33 +268,49 @@ def _distinct(column: pd.Series[Any]) -> list[Label]:
     return [value.item() if isinstance(value, np.generic) else value for value in column.astype(object).unique()]
 
 
-def _categories(columns: list[pd.Series[Any]]) -> tuple[Label, ...]:
+def _categories(columns: list[pd.Series[Any]], most: int | None) -> tuple[Label, ...]:
     values = {value for column in columns for value in _distinct(column)}
     if len({isinstance(value, str) for value in values}) > 1:
         raise FeatureMismatchError(
             f"column {columns[0].name!r} holds strings in one of the training and deployment tables but not in the "
             "other: read both in the same way."
         )
+    if most is not None and len(values) > most:
+        counts = pd.concat([column.astype(object) for column in columns]).value_counts()
+        frequent = counts.sort_index(kind="stable").sort_values(ascending=False, kind="stable").index[: most - 1]
+        return (*sorted(set(frequent.tolist()) - {OTHER}), OTHER)
     return tuple(sorted(values))
 
 
-def _standardisation(name: ColumnName, values: NDArray[np.float64]) -> NumericColumn:
-    # The std of a constant column may be a rounding error instead of zero.
-    is_constant = values.min() == values.max()
-    return NumericColumn(name, float(values.mean()), 1.0 if is_constant else float(values.std()))
+def _standardisation(name: ColumnName, columns: list[pd.Series[Any]], config: TableConfig) -> NumericColumn:
+    values = columns[0].to_numpy(np.float64, na_value=np.nan)
+    fill, says_missing = None, False
+    if config.missing == "own-category":
+        says_missing = any(bool(column.isna().any()) for column in columns)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            raise NotFiniteError(f"column {name!r} has no value at all in the training table: drop it.")
+        fill = float(np.median(values))
+    # The std of a constant column may be a rounding error instead of zero, and that of tiny numbers zero.
+    std = 0.0 if values.min() == values.max() else float(values.std())
+    return NumericColumn(name, float(values.mean()), std or 1.0, fill, says_missing)
 
 
-def _one_hot(values: pd.Series[Any], column: CategoricalColumn) -> NDArray[np.float32]:
-    position = {value: i for i, value in enumerate(column.categories)}
-    unseen = [value for value in _distinct(values) if value not in position]
-    if unseen:
-        raise FeatureMismatchError(
-            f"column {column.name!r} holds {', '.join(map(repr, unseen[:5]))}, which neither training nor deployment "
-            f"rows had (known: {', '.join(map(repr, column.categories[:20]))}): correct the values, or fit again with "
-            "rows that have them."
-        )
-    ids = values.astype(object).map(position).to_numpy(np.int64)
-    return np.eye(len(column.categories), dtype=np.float32)[ids]
+def _one_hot(values: pd.Series[Any], column: CategoricalColumn, *, ignore: bool) -> NDArray[np.float32]:
+    n = len(column.categories)
+    ids = pd.Index(list(column.categories), dtype=object).get_indexer(pd.Index(values.astype(object)))
+    is_unseen = ids < 0
+    if is_unseen.any():
+        if OTHER in column.categories:
+            ids[is_unseen] = n - 1
+        elif not ignore:
+            unseen = _distinct(values[is_unseen])
+            raise FeatureMismatchError(
+                f"column {column.name!r} holds {', '.join(map(repr, unseen[:5]))}, which neither training nor "
+                f"deployment rows had (known: {', '.join(map(repr, column.categories[:20]))}): correct the values, or "
+                "fit again with rows that have them."
+            )
+    return np.eye(n + 1, n, dtype=np.float32)[ids]  # the last row, also number -1, is all zeros
 
 
 def _listed(names: Sequence[ColumnName]) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from supportmatch.config import TableConfig
 from supportmatch.data.containers import TableLayout
 from supportmatch.data.tables import TableEncoder
 from supportmatch.errors import FeatureMismatchError, ModelFileError, NotFiniteError, ShapeError
@@ -179,3 +180,48 @@ def test_columns_that_are_neither_numbers_nor_categories_of_one_kind_are_refused
 def test_what_is_not_a_table_is_refused(table: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         TableEncoder.fit(table)
+
+
+GAPS = pd.DataFrame({"age": [20.0, None, 60.0, 30.0], "job": ["cook", None, "cook", "pilot"]})
+LENIENT = TableConfig(missing="own-category", unknown="ignore")
+
+
+def test_missing_values_get_a_category_of_their_own_and_numbers_the_median_too() -> None:
+    encoder = TableEncoder.fit(GAPS, config=LENIENT)
+    assert encoder.feature_names == ("job=(missing)", "job=cook", "job=pilot", "age known", "age missing", "age")
+    assert encoder.layout == TableLayout(blocks=((0, 3), (3, 5)), continuous=(5,))
+    x = encoder.transform(GAPS)
+    assert x[:, :5].tolist() == [[0, 1, 0, 1, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [0, 0, 1, 1, 0]]
+    assert x[1, 5] == pytest.approx((30 - np.mean([20, 60, 30])) / np.std([20, 60, 30]), abs=1e-6)
+
+
+def test_values_that_are_missing_for_the_first_time_are_filled_without_a_category() -> None:
+    whole = GAPS.dropna()
+    encoder = TableEncoder.fit(whole, config=LENIENT)
+    assert encoder.feature_names == ("job=cook", "job=pilot", "age")
+    x = encoder.transform(pd.DataFrame({"age": [None], "job": [None]}, dtype=object).astype({"age": float}))
+    assert x[0, :2].tolist() == [0, 0]
+    assert np.isfinite(x).all()
+
+
+def test_unknown_values_are_none_of_the_known_ones_if_they_may_be() -> None:
+    encoder = TableEncoder.fit(GAPS.dropna(), config=LENIENT)
+    assert encoder.transform(pd.DataFrame({"age": [30.0], "job": ["baker"]}))[0, :2].tolist() == [0, 0]
+
+
+def test_rare_values_are_put_together_and_unknown_ones_join_them() -> None:
+    jobs = pd.DataFrame({"job": [*"aaabbc", "d"]})
+    encoder = TableEncoder.fit(jobs, config=TableConfig(max_categories=3))
+    assert encoder.feature_names == ("job=a", "job=b", "job=(other)")
+    assert encoder.transform(pd.DataFrame({"job": ["c", "d", "zzz", "a"]})).argmax(axis=1).tolist() == [2, 2, 2, 0]
+
+
+def test_a_column_without_any_training_value_is_refused() -> None:
+    with pytest.raises(NotFiniteError, match="no value at all"):
+        TableEncoder.fit(pd.DataFrame({"age": [None, None]}, dtype=float), config=LENIENT)
+
+
+@pytest.mark.parametrize("config", [TableConfig(), TableConfig(missing="own-category", max_categories=2)])
+def test_the_policy_travels_with_the_encoder(config: TableConfig) -> None:
+    encoder = TableEncoder.fit(GAPS.dropna(), config=config)
+    assert TableEncoder.from_json(encoder.to_json()) == encoder

@@ -44,9 +44,9 @@ class SupportMatching(Method):
         return found_by_name(self)
 
     def configuration(self, setting: Setting, budget: Budget) -> dict[str, Any]:
-        """Return the resolved `Config`."""
+        """Return the resolved `Config`; how gaps in tables are filled has no part, since the settings have none."""
         config = self.change(starting_point(setting, budget), setting, budget)
-        return config.model_dump(mode="json")
+        return config.model_dump(mode="json", exclude={"table"})
 
     def refusal(self, setting: Setting) -> str | None:
         """Return why the change makes no sense here."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from supportmatch.classifier import transform_rows
-from supportmatch.data.containers import Rows
 from supportmatch.data.problems import Problem
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.matching import EncoderPlayer, Game
-from supportmatch.networks.encoders import SplitCode
-from supportmatch.sources import Ids
-from supportmatch.tensors import as_shown, read_rows
+from supportmatch.report.shown import as_bytes, attention_of, reconstruct
+from supportmatch.tensors import read_rows
 
 _SHOWN_IMAGES = 8
 _SHOWN_BAGS = 2
@@ -54,29 +51,14 @@ def arrays_to_show(model: WatchedClassifier, problem: Problem) -> dict[str, NDAr
         return arrays
     train = model.reader_.read(problem.X_train)
     bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
-    arrays |= _reconstructions(player, train, np.arange(min(_SHOWN_IMAGES, len(train))), "train")
-    arrays |= _reconstructions(player, deploy, bags[0][:_SHOWN_IMAGES], "deploy")
-    weigh = getattr(model.discriminator, "attention_weights", None)
-    if weigh is not None:
+    for name, rows, which in (
+        ("train", train, np.arange(min(_SHOWN_IMAGES, len(train)))),
+        ("deploy", deploy, bags[0][:_SHOWN_IMAGES]),
+    ):
+        arrays |= {f"{name}_{panel}": images for panel, images in reconstruct(player, rows, which).items()}
+    weights = attention_of(model.discriminator, player, deploy, bags)
+    if weights is not None:
         x = read_rows(deploy, bags.reshape(-1))
-        with torch.no_grad():
-            arrays["attention_weights"] = weigh(player.encode(x).z.reshape(*bags.shape, -1)).numpy()
-        arrays["attention_images"] = _as_bytes(x, deploy).reshape(*bags.shape, *x.shape[1:])
+        arrays["attention_weights"] = weights
+        arrays["attention_images"] = as_bytes(x, deploy).reshape(*bags.shape, *x.shape[1:])
     return arrays
-
-
-@torch.no_grad()
-def _reconstructions(player: EncoderPlayer, rows: Rows, which: Ids, name: str) -> dict[str, NDArray[np.uint8]]:
-    x = read_rows(rows, which)
-    z, side = player.encode(x)
-    panels = {
-        "original": x,
-        "full": player.decode(SplitCode(z, side)),
-        "side_zeroed": player.decode(SplitCode(z, torch.zeros_like(side))),
-        "z_zeroed": player.decode(SplitCode(torch.zeros_like(z), side)),
-    }
-    return {f"{name}_{panel}": _as_bytes(images, rows) for panel, images in panels.items()}
-
-
-def _as_bytes(images: torch.Tensor, rows: Rows) -> NDArray[np.uint8]:
-    return (as_shown(images, rows) * 255).round().byte().numpy()

@@ -1,0 +1,348 @@
+"""Which column of a table is what: label, subgroup, number, category, or of no use; without pandas or torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from supportmatch.data.files import as_names, as_numbers, is_number
+from supportmatch.errors import ConfigError, TableFileError, UnknownNameError
+from supportmatch.sources import Ids, SourceGrid
+
+Kind = Literal["numeric", "categorical", "dropped"]
+
+JOINT = " & "
+"""Stands between the names of a subgroup that is a product, as in `Female & Black`."""
+MANY_CATEGORIES = 100
+"""A categorical column with more values is said to have many."""
+
+_FEW_ROWS = 50  # below, nothing is said about columns in which every row has its own value
+_DATE = r"^\d{4}-\d{1,2}-\d{1,2}([ T].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns hold the class and the subgroup; several subgroup columns make a product."""
+
+    label: str
+    subgroup: tuple[str, ...]
+
+    def check(self, names: Sequence[str], where: str) -> None:
+        """Raise unless the columns are there and differ."""
+        for what, column in (("label", self.label), *(("subgroup", name) for name in self.subgroup)):
+            if column not in names:
+                raise TableFileError(f"{where} has no {what} column {column!r}: its columns are {_listed(names)}.")
+        if len({self.label, *self.subgroup}) <= len(self.subgroup):
+            raise ConfigError(
+                f"label ({self.label}) and subgroup ({', '.join(self.subgroup)}) must be different columns: name them "
+                "again."
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.label, *self.subgroup)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Classes and subgroups of the rows that have both."""
+
+    grid: SourceGrid
+    y: Ids
+    s: Ids
+    rows: Ids
+    """Which rows of the table these are."""
+    n_without: int
+    """Rows that were left out because their label or subgroup is missing."""
+
+
+def read_labels(
+    table: pa.Table,
+    roles: Roles,
+    where: str,
+    *,
+    subgroup_names: Sequence[Sequence[str] | None] | None = None,
+    class_names: Sequence[str] | None = None,
+    grid: SourceGrid | None = None,
+) -> Labels:
+    """Translate the label and subgroup columns of a table.
+
+    Args:
+        table: What was read.
+        roles: Which columns hold them.
+        where: The file, for messages.
+        subgroup_names: The declared values of each subgroup column; None stands for those that occur.
+        class_names: The declared classes; by default those that occur.
+        grid: The declared classes and subgroups of a fitted model, instead of the two above.
+    """
+    roles.check(table.column_names, where)
+    columns = [as_names(table[name]) for name in roles.columns]
+    known = np.logical_and.reduce([pc.is_valid(column).to_numpy() for column in columns])
+    rows = np.flatnonzero(known)
+    if not len(rows):
+        raise TableFileError(f"no row of {where} has both {roles.label} and {', '.join(roles.subgroup)}: fill them in.")
+    label, *parts = (column.filter(pa.array(known)) for column in columns)
+    if grid is None:
+        declared = subgroup_names or [None] * len(parts)
+        if len(declared) != len(parts):
+            raise ConfigError(f"subgroups of {len(declared)} columns are declared, but there are {len(parts)} columns.")
+        values = [
+            tuple(names) if names is not None else _values(part) for names, part in zip(declared, parts, strict=True)
+        ]
+        for column, names, part in zip(roles.subgroup, values, parts, strict=True):
+            unknown = sorted(set(_values(part)) - set(names))
+            if unknown:
+                raise UnknownNameError(
+                    f"column {column} of {where} holds {_listed(unknown)}, but the declared subgroups are "
+                    f"{_listed(names)}: declare every subgroup, or correct the rows."
+                )
+        grid = SourceGrid(
+            tuple(class_names) if class_names is not None else _values(label),
+            tuple(JOINT.join(names) for names in product(*values)),
+        )
+    s = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, JOINT)
+    return Labels(
+        grid,
+        _ids(label, [str(name) for name in grid.classes], f"column {roles.label} of {where}", "classes"),
+        _ids(s, [str(name) for name in grid.subgroups], f"column {JOINT.join(roles.subgroup)} of {where}", "subgroups"),
+        rows,
+        table.num_rows - len(rows),
+    )
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and what becomes of it."""
+
+    name: str
+    kind: Kind
+    note: str = ""
+    """Why it is dropped, or what to know about it."""
+    n_values: int = 0
+    """Distinct values in both files."""
+    missing: float = 0.0
+    """Share of rows without a value, in both files."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user decides about columns; the rest is found."""
+
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise if a name is none of the columns or is given twice."""
+        known, chosen = set(names), [*self.numeric, *self.categorical, *self.drop]
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"there is no column {_listed(unknown)} to choose: the columns are {_listed(sorted(known))}."
+            )
+        twice = sorted({name for name in chosen if chosen.count(name) > 1})
+        if twice:
+            raise ConfigError(f"column {_listed(twice)} is given two kinds: choose one of numeric, categorical, drop.")
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """What becomes of every column that is neither label nor subgroup."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that a model sees."""
+        return tuple(column for column in self.columns if column.kind != "dropped")
+
+    def select(self, table: pa.Table, where: str) -> pa.Table:
+        """Return the features of a table: numbers as floats, categories as text.
+
+        Args:
+            table: Has at least the columns of `features`.
+            where: The file, for messages.
+        """
+        lacking = [column.name for column in self.features if column.name not in table.column_names]
+        if lacking:
+            raise TableFileError(
+                f"{where} lacks the column{'s' * (len(lacking) > 1)} {_listed(lacking)}, which the model reads: add "
+                "them, or fit again without them."
+            )
+        chosen: dict[str, pa.ChunkedArray] = {}
+        for column in self.features:
+            values = table[column.name]
+            if column.kind == "categorical":
+                chosen[column.name] = as_names(values)
+                continue
+            numbers = as_numbers(values)
+            if numbers is None:
+                raise TableFileError(_not_numbers(column.name, values, where))
+            if pc.any(pc.is_inf(numbers), min_count=0).as_py():
+                raise TableFileError(
+                    f"column {column.name!r} of {where} holds infinity: leave the cell empty or put a number there."
+                )
+            chosen[column.name] = numbers
+        return pa.table(chosen)
+
+    def to_text(self) -> str:
+        """Return a table of the columns."""
+        lines = [("column", "kind", "values", "missing", "")]
+        for column in self.columns:
+            share = f"{column.missing:.1%}" if column.missing else "-"
+            lines.append((column.name, column.kind, str(column.n_values), share, column.note))
+        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        return "\n".join(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[4]]).rstrip()
+            for line in lines
+        )
+
+
+def plan_columns(
+    train: pa.Table,
+    deploy: pa.Table | None,
+    roles: Roles,
+    choices: Choices = Choices(),
+    *,
+    max_categories: int = MANY_CATEGORIES,
+) -> ColumnPlan:
+    """Find out what kind of feature every column is.
+
+    A column is numeric if all its values are numbers, else categorical. Dropped are columns that only one file has,
+    that never vary, that hold dates, and in which every row has a value of its own, unless the user chose a kind. A
+    column in which most but not all values are numbers is refused: it is likely a number with odd marks for missing.
+
+    Args:
+        train: Labelled rows.
+        deploy: Unlabelled rows, if any.
+        roles: Columns that are no features.
+        choices: What the user decided.
+        max_categories: Beyond it a note says that rare values are put together.
+    """
+    names = [name for name in train.column_names if name not in roles.columns]
+    only_deploy = [n for n in deploy.column_names if n not in train.column_names] if deploy is not None else []
+    choices.check([*names, *only_deploy])
+    columns, mistakes = [], []
+    for name in names:
+        if name in choices.drop:
+            columns.append(Column(name, "dropped", "as you asked"))
+        elif deploy is not None and name not in deploy.column_names:
+            columns.append(Column(name, "dropped", "not in the deployment file"))
+        else:
+            parts = [table[name] for table in (train, deploy) if table is not None]
+            try:
+                columns.append(_judge(name, parts, choices, max_categories))
+            except TableFileError as error:
+                mistakes.append(str(error))
+    if mistakes:
+        raise TableFileError(" ".join(mistakes))
+    columns += [Column(name, "dropped", "not in the training file") for name in only_deploy]
+    if not any(column.kind != "dropped" for column in columns):
+        reasons = "; ".join(f"{column.name}: {column.note}" for column in columns)
+        raise TableFileError(
+            f"no column is left to learn from ({reasons or 'there is no other column'}): add features."
+        )
+    return ColumnPlan(tuple(columns))
+
+
+def _judge(name: str, parts: list[pa.ChunkedArray], choices: Choices, max_categories: int) -> Column:
+    """Return what becomes of a column that both files have."""
+    total = sum(len(part) for part in parts)
+    missing = sum(part.null_count for part in parts) / total
+    kinds = [part.type for part in parts]
+    if not all(_is_plain(kind) or _is_time(kind) for kind in kinds):
+        return Column(name, "dropped", f"holds {kinds[0]}, neither numbers nor names", 0, missing)
+    both = pa.chunked_array([chunk for part in parts for chunk in as_names(part).chunks], pa.string())
+    n_values = pc.count_distinct(both, mode="only_valid").as_py()
+    numbers = None if name in choices.categorical else [as_numbers(part) for part in parts]
+    if numbers is not None and any(part is None for part in numbers):
+        numbers = None
+    if name in choices.numeric and numbers is None:
+        raise TableFileError(_not_numbers(name, both, "the tables"))
+    useless = "" if n_values else "no values"
+    if n_values and name not in (*choices.numeric, *choices.categorical):
+        useless = _say_why_useless(name, both, n_values, numbers, kinds)
+    if useless:
+        return Column(name, "dropped", useless, n_values, missing)
+    if numbers is not None:
+        return Column(name, "numeric", "", n_values, missing)
+    note = f"rare values are put together, {max_categories - 1} are kept" if n_values > max_categories else ""
+    return Column(name, "categorical", note, n_values, missing)
+
+
+def _say_why_useless(
+    name: str,
+    values: pa.ChunkedArray,
+    n_values: int,
+    numbers: Sequence[pa.ChunkedArray] | None,
+    kinds: Sequence[pa.DataType],
+) -> str:
+    """Return why nothing can be learnt from a column, or nothing; refuse numbers that are mixed with words."""
+    n_there = len(values) - values.null_count
+    if n_values == 1 and not values.null_count:
+        return f"always {values[0].as_py()!r}"
+    if numbers is not None:
+        return "numbers the rows" if all(map(_counts_rows, numbers)) else ""
+    if any(map(_is_time, kinds)) or pc.all(pc.match_substring_regex(values, _DATE)).as_py():
+        return "dates: turn them into numbers if they matter"
+    if pc.mean(is_number(values).cast(pa.int8())).as_py() >= 0.5:  # the mean over values that are there
+        raise TableFileError(_not_numbers(name, values, "the tables"))
+    if n_there >= _FEW_ROWS and n_values > 0.9 * n_there:
+        return "nearly every row has a value of its own"
+    return ""
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = ("integer", "floating", "decimal", "boolean", "string", "large_string", "null")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_temporal(kind))
+
+
+def _counts_rows(column: pa.ChunkedArray) -> bool:
+    """Tell whether whole numbers rise from row to row, as those of an index do."""
+    values = column.to_numpy()
+    return len(values) >= _FEW_ROWS and bool(np.all(np.diff(values) > 0)) and not np.any(values % 1)
+
+
+def _not_numbers(name: str, values: pa.ChunkedArray, where: str) -> str:
+    text = as_names(values)
+    odd = text.filter(pc.invert(is_number(text)))
+    examples = _listed(pc.unique(odd).to_pylist()[:3])
+    n_numbers = len(text) - text.null_count - len(odd)
+    return (
+        f"column {name!r} of {where} mixes {n_numbers} numbers with {len(odd)} values that are none ({examples}): "
+        f"correct them, list marks that mean missing with --missing-values, or choose --categorical {name!r} or --drop "
+        f"{name!r}."
+    )
+
+
+def _values(column: pa.ChunkedArray) -> tuple[str, ...]:
+    return tuple(sorted(pc.unique(column).to_pylist()))
+
+
+def _ids(column: pa.ChunkedArray, names: Sequence[str], where: str, what: str) -> Ids:
+    found = pc.index_in(column, value_set=pa.array(names, pa.string()))
+    if found.null_count:
+        unknown = sorted(set(_values(column)) - set(names))
+        raise UnknownNameError(
+            f"{where} holds {_listed(unknown)}, but the {what} are {_listed(names)}: correct the rows."
+        )
+    return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def _listed(names: Iterable[object], most: int = 12) -> str:
+    named = list(map(str, names))
+    rest = f" and {len(named) - most} more" if len(named) > most else ""
+    return ", ".join(named[:most]) + rest

@@ -1,0 +1,200 @@
+"""Tables on disk: CSV and Parquet, whole or piece by piece, without pandas or torch.
+
+CSV cells are read as text, trimmed, and marks such as `?` become missing; whether a column is made of numbers is
+decided from all of its values (`as_numbers`), never from the first block, so that a file means the same whole or in
+pieces. Parquet keeps the types it brings.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from supportmatch.errors import TableFileError
+
+MISSING_MARKS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""What counts as missing in a CSV unless the user says otherwise."""
+
+_PARQUET_MAGIC = b"PAR1"
+_DELIMITERS = ",;\t|"
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$"
+_BLOCK_BYTES = 1 << 22
+_PIECE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A CSV or Parquet file whose header has been read."""
+
+    path: Path
+    names: tuple[str, ...]
+    """Column names, trimmed."""
+    delimiter: str | None
+    """None for Parquet."""
+    missing_marks: tuple[str, ...]
+
+    def read(self) -> pa.Table:
+        """Return all rows."""
+        pieces = list(self.pieces())
+        if not pieces:
+            raise TableFileError(f"{self.path} has a header but no rows: check how it was written.")
+        return pa.concat_tables(pieces, promote_options="permissive")
+
+    def pieces(self, raw: bool = False) -> Iterator[pa.Table]:
+        """Yield the rows in order, a piece at a time, in memory that does not grow with the file.
+
+        Args:
+            raw: Leave the cells of a CSV as they stand in the file, neither trimmed nor with missing marks applied.
+        """
+        try:
+            if self.delimiter is None:
+                with pa.parquet.ParquetFile(self.path) as file:
+                    for batch in file.iter_batches(batch_size=_PIECE_ROWS):
+                        yield pa.Table.from_batches([batch]).rename_columns(list(self.names))
+                return
+            with _open_csv(self.path, self.delimiter, len(self.names)) as reader:
+                for batch in reader:
+                    piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
+                    yield piece if raw else self.trim(piece)
+        except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+            raise _explain(self.path, error) from error
+
+    def trim(self, piece: pa.Table) -> pa.Table:
+        """Trim every cell of a CSV, all text, and make missing marks null."""
+        marks = pa.array(self.missing_marks, pa.string())
+        columns = []
+        for column in piece.columns:
+            trimmed = pc.utf8_trim_whitespace(column)
+            columns.append(pc.if_else(pc.is_in(trimmed, value_set=marks), pa.scalar(None, pa.string()), trimmed))
+        return pa.table(columns, names=piece.column_names)
+
+
+def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -> TableFile:
+    """Look at a file's first bytes and header, and say what is wrong if it is no table.
+
+    Args:
+        path: A CSV (comma, semicolon, tab or bar; optionally compressed) or Parquet file; the content decides, not the
+            name.
+        missing_marks: What counts as missing in a CSV.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise TableFileError(f"there is no file {path}: check the path.")
+    if path.is_dir():
+        raise TableFileError(f"{path} is a folder, but a CSV or Parquet file is needed: name the file in it.")
+    if not path.stat().st_size:
+        raise TableFileError(f"{path} is empty: check how it was written.")
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+        if is_parquet:
+            names, delimiter = list(pa.parquet.read_schema(path).names), None
+        else:
+            names, delimiter = _read_header(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _explain(path, error) from error
+    names = [name.strip() for name in names]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise TableFileError(
+            f"{path} has several columns named {', '.join(map(repr, repeated))}: give every column its own name."
+        )
+    unnamed = [position for position, name in enumerate(names, start=1) if not name]
+    if len(unnamed) == 1 and unnamed[0] == 1:
+        names[0] = "(row name)"  # an index that was written along
+    elif unnamed:
+        raise TableFileError(f"column {unnamed[0]} of {path} has no name: the first line must name every column.")
+    return TableFile(path, tuple(names), delimiter, tuple(missing_marks))
+
+
+def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return a column as floats if every value that is there is a number, else None.
+
+    >>> as_numbers(pa.chunked_array([["1", None, "-2.5e3"]])).to_pylist()
+    [1.0, None, -2500.0]
+    >>> as_numbers(pa.chunked_array([["1", "one"]])) is None
+    True
+    """
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        numbers = column.cast(pa.float64(), safe=False)
+        return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    if not _is_text(kind) or not pc.all(is_number(column), min_count=0).as_py():
+        return None
+    return column.cast(pa.string()).cast(pa.float64())
+
+
+def is_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Tell of each text whether it is a number; missing stays missing."""
+    return pc.match_substring_regex(column.cast(pa.string()), _NUMBER)
+
+
+def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text, the way names of classes, subgroups and categories are compared.
+
+    >>> as_names(pa.chunked_array([[1.0, None, 2.5]])).to_pylist()
+    ['1', None, '2.5']
+    """
+    if pa.types.is_floating(column.type):
+        # Missing values turn whole numbers into floats in many programs.
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
+            column = column.cast(pa.int64(), safe=False)
+    return column.cast(pa.string())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
+
+
+def _read_header(path: Path) -> tuple[list[str], str]:
+    """Return the column names of a CSV and its delimiter."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        start = stream.read(1 << 16)
+    if b"\0" in start:
+        raise TableFileError(f"{path} is not a text file: a table must be CSV (as UTF-8) or Parquet.")
+    try:
+        line = start.partition(b"\n")[0].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableFileError(f"{path} is not UTF-8 text: save it as 'CSV UTF-8'.") from error
+    if not line.strip():
+        raise TableFileError(f"the first line of {path} is empty, but it must name the columns: check the file.")
+    delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", line).count)
+    return next(csv.reader([line], delimiter=delimiter)), delimiter
+
+
+def _open_csv(path: Path, delimiter: str, n_columns: int) -> pa.csv.CSVStreamingReader:
+    """Open a CSV behind its header, for reading every cell as text."""
+    positions = [str(i) for i in range(n_columns)]
+    return pa.csv.open_csv(
+        path,
+        read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=positions, skip_rows=1),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(positions, pa.string())),
+    )
+
+
+def _explain(path: Path, error: Exception) -> TableFileError:
+    """Turn Arrow's words into a sentence."""
+    reason = str(error).partition("\n")[0].removesuffix(".")
+    if "Expected" in reason and "columns, got" in reason:
+        return TableFileError(
+            f"{path} is damaged or not a CSV ({reason[:160]}): every line must have as many cells as the first."
+        )
+    if "Empty CSV" in reason:
+        return TableFileError(f"{path} has a header but no rows: check how it was written.")
+    if "UTF8" in reason or "UTF-8" in reason:
+        return TableFileError(f"{path} is not UTF-8 text: save it as 'CSV UTF-8'.")
+    return TableFileError(
+        f"{path} cannot be read as a table ({reason[:200]}): restore it, or save it as CSV or Parquet."
+    )

@@ -1,0 +1,76 @@
+"""A game that was stopped goes on exactly as if it had not been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from supportmatch import SupportMatchingClassifier, load_problem
+from supportmatch.config import Config, default_config
+from supportmatch.errors import ModelFileError, StoppedError
+from supportmatch.matching import EncoderPlayer, Game
+from supportmatch.snapshots import FILE, Snapshots
+
+STEPS = 30
+
+
+def config(**matching: Any) -> Config:
+    start = default_config(images=False, n_sources=4)
+    changed = start.matching.model_copy(update={"steps": STEPS, "decay_from": 0.5, **matching})
+    return start.model_copy(update={"matching": changed})
+
+
+class Stopping(SupportMatchingClassifier):
+    stop_after: int | None = None
+
+    def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
+        if step == self.stop_after and self._snapshots is not None:
+            self._snapshots.stop_requested = True
+
+
+def fitted(snapshots: Snapshots | None = None, stop_after: int | None = None, **matching: Any) -> Stopping:
+    problem = load_problem("synthetic", 0)
+    model = Stopping(subgroup_names=problem.subgroup_names, class_names=problem.class_names, config=config(**matching))
+    model._snapshots, model.stop_after = snapshots, stop_after
+    return model.fit(problem.X_train, problem.y_train, problem.subgroup_train, problem.X_deploy)  # type: ignore[return-value]
+
+
+def weights(model: SupportMatchingClassifier) -> list[torch.Tensor]:
+    return [*model.encoder_.state_dict().values(), *model.classifier_.state_dict().values()]
+
+
+@pytest.mark.parametrize("stops", [(0,), (STEPS - 1,), (3, 17)])
+def test_a_stopped_game_goes_on_to_the_same_weights_and_history(tmp_path: Path, stops: tuple[int, ...]) -> None:
+    whole = fitted(discriminator_updates=2)
+    for stop in stops:
+        with pytest.raises(StoppedError, match=f"stopped after step {stop + 1}"):
+            fitted(Snapshots(tmp_path, "run"), stop, discriminator_updates=2)
+    resumed = fitted(Snapshots(tmp_path, "run"), discriminator_updates=2)
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(resumed), strict=True))
+    assert resumed.history_.rows == whole.history_.rows
+
+
+def test_snapshots_are_taken_now_and_then(tmp_path: Path) -> None:
+    fitted(Snapshots(tmp_path, "run", every=0.0))
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    again = fitted(Snapshots(tmp_path, "run"))  # the snapshot after the last step leaves nothing to do
+    assert len(again.history_.rows) == STEPS
+
+
+def test_a_snapshot_of_another_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        fitted(Snapshots(tmp_path, "run"), 3)
+    with pytest.raises(ModelFileError, match="belongs to another run"):
+        fitted(Snapshots(tmp_path, "other"))
+
+
+def test_a_damaged_snapshot_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        fitted(Snapshots(tmp_path, "run"), 3)
+    path = tmp_path / FILE
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ModelFileError, match="is damaged"):
+        fitted(Snapshots(tmp_path, "run"))
