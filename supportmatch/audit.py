@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from supportmatch.data.containers import Labeled, Unlabeled
 from supportmatch.errors import MissingClassError
-from supportmatch.metrics import hgr_correlation, normalised_mutual_information
-from supportmatch.sources import SourceGrid, Support
+from supportmatch.metrics import hgr_of_counts, normalised_mutual_information
+from supportmatch.sources import Ids, SourceGrid, Support
+
+if TYPE_CHECKING:
+    from supportmatch.data.containers import Labeled, Unlabeled
 
 Setting = Literal["complete", "subgroup bias", "missing subgroup"]
 Identifiability = Literal["identified", "identified if separable", "not identified"]
@@ -118,13 +120,19 @@ def audit_sources(train: Labeled, deploy: Unlabeled | None = None) -> SourceAudi
 
     The deployment set has no labels, so that it contains the missing sources is an assumption no audit can check.
 
+    >>> from supportmatch import Labeled
     >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
     >>> y, s = np.array([0, 0, 1]), np.array([0, 1, 1])
     >>> audit = audit_sources(Labeled(np.zeros((3, 1)), y=y, s=s, grid=grid))
     >>> audit.setting, audit.missing, audit.identifiability
     ('subgroup bias', ('4/purple',), 'identified')
     """
-    grid, support = train.grid, train.support
+    return audit_counts(train.counts, train.grid, None if deploy is None else len(deploy))
+
+
+def audit_counts(counts: Ids, grid: SourceGrid, n_deploy: int | None = None) -> SourceAudit:
+    """Tell the same from the number of training rows in each source, classes x subgroups."""
+    support = Support.of_counts(grid, counts)
     absent = np.flatnonzero(~support.table.any(axis=1))
     if len(absent):
         raise MissingClassError(
@@ -135,20 +143,20 @@ def audit_sources(train: Labeled, deploy: Unlabeled | None = None) -> SourceAudi
     if support.missing_sources:
         setting = "missing subgroup" if support.missing_subgroups else "subgroup bias"
     verdict, reasons, next_step = _judge(support)
-    if support.missing_sources and deploy is None:
+    if support.missing_sources and n_deploy is None:
         next_step = f"Collect unlabelled rows in which the missing sources occur. Then: {next_step}"
     return SourceAudit(
         grid=grid,
-        counts=tuple(tuple(row) for row in train.counts.tolist()),
-        n_train=len(train),
-        n_deploy=None if deploy is None else len(deploy),
+        counts=tuple(tuple(row) for row in counts.tolist()),
+        n_train=int(counts.sum()),
+        n_deploy=n_deploy,
         missing=tuple(map(grid.source_name, support.missing_sources)),
         setting=setting,
-        hgr=hgr_correlation(train.y, train.s),
-        nmi=normalised_mutual_information(train.counts),
+        hgr=hgr_of_counts(counts),
+        nmi=normalised_mutual_information(counts),
         identifiability=verdict,
         reasons=reasons,
-        warnings=_warn(train, deploy),
+        warnings=_warn(counts, support, n_deploy),
         next_step=next_step,
     )
 
@@ -238,32 +246,31 @@ def _link(support: Support, one: list[int], other: list[int]) -> str:
     return support.grid.source_name(other[0] * support.grid.n_subgroups + subgroup)
 
 
-def _warn(train: Labeled, deploy: Unlabeled | None) -> tuple[str, ...]:
+def _warn(counts: Ids, support: Support, n_deploy: int | None) -> tuple[str, ...]:
     """Return what the user should know although it does not change the verdict."""
-    grid, support = train.grid, train.support
-    warnings = []
-    few = [i for i in support.seen_sources if train.counts.flat[i] < FEW_TRAINING_ROWS]
+    grid, warnings = support.grid, []
+    few = [i for i in support.seen_sources if counts.flat[i] < FEW_TRAINING_ROWS]
     if few:
-        listed = _list(f"{grid.source_name(i)} ({train.counts.flat[i]})" for i in few)
+        listed = _list(f"{grid.source_name(i)} ({counts.flat[i]})" for i in few)
         warnings.append(
             f"Fewer than {FEW_TRAINING_ROWS} training rows: {listed}. They count as seen, but show little of the "
             "source; check that they are not labelling errors."
         )
-    of_class = train.counts.sum(axis=1)
+    of_class = counts.sum(axis=1)
     if of_class.max() >= HEAVY_IMBALANCE * of_class.min():
         large, small = int(of_class.argmax()), int(of_class.argmin())
         warnings.append(
             f"Class {grid.classes[large]} has {of_class[large]} training rows, class {grid.classes[small]} only "
             f"{of_class[small]}: read the accuracy in each source, not the overall accuracy."
         )
-    if np.count_nonzero(train.counts.any(axis=0)) == 1:
+    if np.count_nonzero(counts.any(axis=0)) == 1:
         warnings.append(
             "Training has only one subgroup: its dependence on the class cannot be seen (0 is a definition here), and "
             "labels say nothing about what a subgroup looks like."
         )
-    if deploy is not None and len(deploy) < FEW_DEPLOYMENT_ROWS * grid.n_sources:
+    if n_deploy is not None and n_deploy < FEW_DEPLOYMENT_ROWS * grid.n_sources:
         warnings.append(
-            f"The deployment set has {len(deploy)} rows for {grid.n_sources} declared sources; with fewer than "
+            f"The deployment set has {n_deploy} rows for {grid.n_sources} declared sources; with fewer than "
             f"{FEW_DEPLOYMENT_ROWS} per source, a missing source may be too rare to be found."
         )
     return tuple(warnings)

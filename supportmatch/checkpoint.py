@@ -46,6 +46,12 @@ OWN = ("an encoder", "a decoder")
 
 def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: bool = False) -> None:
     """Write a fitted estimator; an existing folder is refused unless `overwrite` is set."""
+    with new_folder(folder, overwrite=overwrite) as draft:
+        write_model(model, draft)
+
+
+def write_model(model: SupportMatchingClassifier, folder: Path) -> None:
+    """Write the files of a fitted estimator into a folder that is there."""
     encoder = model.reader_.table_encoder
     description = {
         "schema": SCHEMA,
@@ -68,10 +74,9 @@ def save_model(model: SupportMatchingClassifier, folder: Path, *, overwrite: boo
     weights: dict[str, Tensor] = {}
     for part, network in (("encoder", model.encoder_), ("classifier", model.classifier_)):
         weights |= {f"{part}.{name}": value.contiguous() for name, value in network.state_dict().items()}
-    with new_folder(folder, overwrite=overwrite) as draft:
-        save_file(weights, draft / WEIGHTS)
-        (draft / MODEL).write_text(json.dumps(description, indent=1), encoding="utf-8")
-        (draft / HISTORY).write_text(model.history_.to_jsonl(), encoding="utf-8")
+    save_file(weights, folder / WEIGHTS)
+    (folder / MODEL).write_text(json.dumps(description, indent=1), encoding="utf-8")
+    (folder / HISTORY).write_text(model.history_.to_jsonl(), encoding="utf-8")
 
 
 def load_model(
@@ -149,20 +154,20 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     With `overwrite` an existing folder is replaced, but only one that this package wrote: it must bear our mark.
     """
     folder = folder.resolve()
-    _check_free(folder, overwrite)
+    check_free(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}-{uuid4().hex[:12]}")
     draft.mkdir()
     try:
         yield draft
         (draft / MARK).write_text("This folder was written by supportmatch, which may replace it.\n", encoding="utf-8")
-        _check_free(folder, overwrite)  # again: the block may have taken minutes
+        check_free(folder, overwrite)  # again: the block may have taken minutes
         _swap(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _check_free(folder: Path, overwrite: bool) -> None:
+def check_free(folder: Path, overwrite: bool) -> None:
     """Refuse to take a name that is in use by anything but an empty folder or, on request, one of ours."""
     if not folder.exists():
         return

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
+from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import supportmatch
 from supportmatch.bench.cli import app as bench_app
-from supportmatch.errors import SupportMatchError
+from supportmatch.errors import ConfigError, SupportMatchError
+
+if TYPE_CHECKING:
+    from supportmatch.inspection import TableSource
 
 app = typer.Typer(
     help="Classify subgroups that your labels never showed, with the help of unlabelled rows.",
@@ -21,6 +28,39 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench_app, name="bench")
+
+
+class MissingPolicy(str, Enum):
+    """What a cell without a value is."""
+
+    OWN_CATEGORY = "own-category"
+    REFUSE = "refuse"
+
+
+Label = Annotated[str, typer.Option("--label", help="Column of the class.")]
+Subgroup = Annotated[str, typer.Option("--subgroup", help="Column of the subgroup; several make a product.")]
+Subgroups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subgroups",
+        help="Every subgroup expected at deployment, with commas, also those without training rows. With several "
+        "columns once for each, as sex=Female,Male. By default those that training shows.",
+    ),
+]
+Deploy = Annotated[Path | None, typer.Option("--deploy", help="Unlabelled rows from where the model will be used.")]
+Numeric = Annotated[str | None, typer.Option("--numeric", help="Columns to take as numbers, with commas.")]
+Categorical = Annotated[str | None, typer.Option("--categorical", help="Columns to take as categories, with commas.")]
+Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, with commas.")]
+MissingValues = Annotated[
+    str | None,
+    typer.Option("--missing-values", help="What means missing in a CSV, with commas."),
+]
+FileColumn = Annotated[
+    str | None, typer.Option("--file-column", help="Column with the file names of pictures, which are then the rows.")
+]
+Images = Annotated[Path | None, typer.Option("--images", help="Folder of the pictures.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
 class DemoSetting(str, Enum):
@@ -48,6 +88,215 @@ def _root(
 
 
 @app.command()
+def audit(
+    train: Annotated[Path, typer.Argument(help="CSV or Parquet file of labelled rows.")],
+    label: Label,
+    subgroup: Subgroup,
+    subgroups: Subgroups = None,
+    deploy: Deploy = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    missing_values: MissingValues = None,
+    file_column: FileColumn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell which sources training lacks, what can be done about it, and what is odd about the columns.
+
+    The exit code is 0 if training shows every source, 3 if some are missing, and 2 after a mistake.
+    """
+    source = _table_source(
+        train, label, subgroup, subgroups, deploy, (numeric, categorical, drop), missing_values, file_column
+    )
+    with _without_pandas():
+        found = source.open().audit(_options_of(source, subgroups, (numeric, categorical, drop), missing_values))
+    typer.echo(json.dumps(found.to_json()) if as_json else found.to_text())
+    raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def fit(
+    train: Annotated[Path, typer.Argument(help="CSV or Parquet file of labelled rows.")],
+    label: Label,
+    subgroup: Subgroup,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the model and its report.", show_default=False)],
+    subgroups: Subgroups = None,
+    deploy: Deploy = None,
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Labelled rows to measure the model on; they have no part in fitting.")
+    ] = None,
+    images: Images = None,
+    file_column: FileColumn = None,
+    image_size: Annotated[int, typer.Option(min=16, max=256, help="Pixels of a side; a multiple of 8 is best.")] = 32,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    missing: Annotated[
+        MissingPolicy,
+        typer.Option(help="A cell without a value: a category of its own (numbers also get the median), or refused."),
+    ] = MissingPolicy.OWN_CATEGORY,
+    missing_values: MissingValues = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="TOML file of settings; what it leaves out keeps its default.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Start from these named settings instead of the default.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the bags and the initial weights.")] = 0,
+    examples: Annotated[
+        bool,
+        typer.Option("--examples/--no-examples", help="Whether the report shows rows or pictures."),
+    ] = True,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+) -> None:
+    """Fit a model and write a folder with it, its report and its card.
+
+    Ctrl-C keeps what was done; the same command then goes on from there.
+    """
+    from supportmatch.errors import StoppedError
+    from supportmatch.fitting import FitRequest, fit_files
+
+    if (images is None) != (file_column is None):
+        raise ConfigError("--images and --file-column belong together: pass both, or neither for a table.")
+    source = _table_source(
+        train, label, subgroup, subgroups, deploy, (numeric, categorical, drop), missing_values, file_column
+    )
+    request = FitRequest(
+        source,
+        out,
+        images=images,
+        side=image_size,
+        test=test,
+        preset=preset,
+        settings=config,
+        missing=missing.value,
+        seed=seed,
+        overwrite=overwrite,
+        show_examples=examples,
+        progress=not quiet,
+        command=shlex.join(["supportmatch", *sys.argv[1:]]),
+    )
+
+    def say(text: str) -> None:
+        if not quiet:
+            typer.echo(text, err=as_json)
+
+    try:
+        fitted = fit_files(request, say)
+    except StoppedError as error:
+        typer.echo(f"supportmatch: {error} The same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+    for note in fitted.warnings:
+        typer.echo(f"warning: {note}", err=True)
+    if fitted.evaluation is not None:
+        say(fitted.evaluation.to_text())
+    say(f"The model is in {out} ({fitted.seconds:.0f} s); open {out / 'report.html'}")
+    if as_json:
+        result = {"folder": str(out), "seconds": round(fitted.seconds, 2), "warnings": list(fitted.warnings)}
+        scores = fitted.evaluation.to_json() if fitted.evaluation is not None else None
+        typer.echo(json.dumps({**result, "evaluation": scores}))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `fit` wrote.")],
+    rows: Annotated[Path, typer.Argument(help="CSV or Parquet file of rows; no label or subgroup is needed.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write, CSV or .parquet.", show_default=False)],
+    images: Images = None,
+    allow_new_columns: Annotated[
+        bool, typer.Option("--allow-new-columns", help="Carry along columns that no file had at the fit.")
+    ] = False,
+    overwrite: Overwrite = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+) -> None:
+    """Add the predicted class and the probability of each class to the rows of a file of any size."""
+    from supportmatch.predicting import LoadedFolder, predict_file
+    from supportmatch.progress import progress_bar
+
+    loaded = LoadedFolder.load(model)
+    with progress_bar("rows", enabled=not quiet) as report:
+        n = predict_file(
+            loaded, rows, out, images=images, allow_new=allow_new_columns, overwrite=overwrite, report=report
+        )
+    if not quiet:
+        typer.echo(f"{n} rows with predictions are in {out}", err=True)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder that `fit` wrote.")],
+    rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with label and subgroup.")],
+    images: Images = None,
+    as_json: AsJson = False,
+    update_report: Annotated[
+        bool, typer.Option("--update-report", help="Put the result into the report and card of the model folder.")
+    ] = False,
+) -> None:
+    """Measure a model on labelled rows: per source, per subgroup, robust accuracy, calibration, with intervals."""
+    from supportmatch.predicting import LoadedFolder, evaluate_file
+
+    evaluation, measured, n_without = evaluate_file(LoadedFolder.load(model), rows, images=images)
+    if n_without:
+        typer.echo(f"warning: {n_without} rows have no label or no subgroup and are left out", err=True)
+    if update_report:
+        from dataclasses import replace
+
+        from supportmatch.fitting import hash_file, write_pages
+        from supportmatch.report.content import ReportContent
+
+        content = ReportContent.load(model)
+        files = [file for file in content.provenance["files"] if file["role"] != "test"]
+        files.append({"role": "test", "name": rows.name, "rows": measured["n"], "sha256": hash_file(rows)})
+        # The alternatives were measured on other rows, if at all, and are not to stand beside this.
+        provenance = {**content.provenance, "files": files}
+        content = replace(content, evaluation=measured, alternatives=(), provenance=provenance)
+        content.save(model)
+        write_pages(content, model)
+    if as_json:
+        typer.echo(json.dumps(measured))
+        return
+    typer.echo(evaluation.to_text())
+    typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f}")
+    for name, error in measured["calibration"]["by_subgroup"].items():
+        typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f}'}")
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder that `fit` wrote.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the exported model.", show_default=False)],
+    onnx: Annotated[bool, typer.Option("--onnx", help="Write ONNX too, checked (extra `onnx`).")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the model for use without supportmatch: torch.export and, if asked for, ONNX."""
+    from supportmatch.checkpoint import load_model
+    from supportmatch.export import export_model
+
+    summary = export_model(load_model(model), out, onnx=onnx, overwrite=overwrite)
+    checked = f"torch.export differs from the model by at most {summary.program_difference:.0e}"
+    if summary.onnx_difference is not None:
+        checked += f", ONNX by {summary.onnx_difference:.0e}"
+    typer.echo(f"{', '.join(summary.files)} are in {out}; on {summary.checked_on} {checked}.")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder that `fit` wrote, or a folder of benchmark results.")],
+) -> None:
+    """Write report.html (and, for a model, MODEL_CARD.md) anew."""
+    from supportmatch.fitting import PAGE, write_pages
+    from supportmatch.report.content import ReportContent
+
+    if (folder / "rows.jsonl").is_file() or (folder / "runs").is_dir():
+        from supportmatch.bench.page import write_bench_page
+
+        typer.echo(f"{write_bench_page(folder)}")
+        return
+    write_pages(ReportContent.load(folder), folder)
+    typer.echo(f"{folder / PAGE}")
+
+
+@app.command()
 def demo(
     setting: Annotated[DemoSetting, typer.Option(help="The problem to show.")] = DemoSetting.CMNIST_SB,
     seed: Annotated[int, typer.Option(min=0, help="Decides the data split, the bags and the initial weights.")] = 0,
@@ -66,6 +315,94 @@ def demo(
         typer.echo(json.dumps(result))
     elif out is not None:
         typer.echo(f"Figures, result.json and the model are in {out}")
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Say that pandas is not there: Arrow would import it only to ask, a third of the time of a command without it."""
+    finder = _NoPandas()
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not used here", name=fullname)
+
+
+def _table_source(
+    train: Path,
+    label: str,
+    subgroup: str,
+    subgroups: list[str] | None,
+    deploy: Path | None,
+    kinds: tuple[str | None, str | None, str | None],
+    missing_values: str | None,
+    file_column: str | None,
+) -> TableSource:
+    """Turn options into what is to be read."""
+    from supportmatch.data.columns import Choices, Roles
+    from supportmatch.data.files import MISSING_MARKS
+    from supportmatch.inspection import TableSource
+
+    roles = Roles(label, tuple(_split(subgroup)))
+    return TableSource(
+        train,
+        roles,
+        deploy,
+        _declared(roles.subgroup, subgroups),
+        Choices(*(tuple(_split(names)) for names in kinds)),
+        MISSING_MARKS if missing_values is None else ("", *_split(missing_values)),
+        file_column,
+    )
+
+
+def _declared(columns: Sequence[str], subgroups: list[str] | None) -> tuple[tuple[str, ...] | None, ...] | None:
+    """Return the declared subgroups of each column, None for those that are not declared."""
+    if not subgroups:
+        return None
+    declared: dict[str, tuple[str, ...]] = {}
+    for text in subgroups:
+        name, equals, values = text.partition("=")
+        if not equals and len(columns) == 1:
+            name, values = columns[0], text
+        if name not in columns:
+            raise ConfigError(
+                f"cannot read --subgroups {text!r}: with several subgroup columns write COLUMN=NAME,NAME for each of "
+                f"{', '.join(columns)}."
+            )
+        declared[name] = tuple(_split(values))
+    return tuple(declared.get(name) for name in columns)
+
+
+def _options_of(
+    source: TableSource,
+    subgroups: list[str] | None,
+    kinds: tuple[str | None, str | None, str | None],
+    missing_values: str | None,
+) -> list[str]:
+    """Return the options that say what is to be read, for the next command."""
+    options = ["--label", source.roles.label, "--subgroup", ",".join(source.roles.subgroup)]
+    for text in subgroups or ():
+        options += ["--subgroups", text]
+    values = (source.deploy, *kinds, missing_values, source.file_column)
+    names = ("--deploy", "--numeric", "--categorical", "--drop", "--missing-values", "--file-column")
+    for name, value in zip(names, values, strict=True):
+        if value is not None:
+            options += [name, str(value)]
+    return options + (["--images", "FOLDER"] if source.file_column else [])
+
+
+def _split(names: str | None) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()] if names else []
 
 
 def main() -> None:

@@ -77,9 +77,12 @@ def hgr_correlation(a: Ids, b: Ids) -> float:
     a_values, a_ids = np.unique(a, return_inverse=True)
     b_values, b_ids = np.unique(b, return_inverse=True)
     shape = (len(a_values), len(b_values))
-    if min(shape) < 2:
-        return 0.0
-    return float(_hgr(np.bincount(a_ids * shape[1] + b_ids, minlength=shape[0] * shape[1]).reshape(shape)))
+    return hgr_of_counts(np.bincount(a_ids * shape[1] + b_ids, minlength=shape[0] * shape[1]).reshape(shape))
+
+
+def hgr_of_counts(counts: Ids) -> float:
+    """Return the maximal correlation of the two axes of a table of counts."""
+    return float(_hgr(counts)) if min(counts.shape) > 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,46 @@ def evaluate_names(
 ) -> Evaluation:
     """Measure predictions given as names rather than ids; see `evaluate`."""
     return evaluate(grid.class_ids(y), grid.class_ids(predicted), grid.subgroup_ids(subgroup), grid)
+
+
+def calibration_of(
+    y_true: Ids, probabilities: Floats, s: Ids, subgroups: Sequence[str], *, n_bins: int = 10
+) -> dict[str, Any]:
+    """Measure whether predictions made with confidence p are right in a share p of cases.
+
+    The expected calibration error is the mean gap of confidence and accuracy over bins of confidence, weighted by
+    their rows. Without rows it is None.
+
+    Args:
+        y_true: Class id of each row.
+        probabilities: Rows x classes.
+        s: Subgroup id of each row.
+        subgroups: Names of the subgroups.
+        n_bins: Bins of equal width between 0 and 1.
+
+    >>> found = calibration_of(np.array([0, 1]), np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]), ["a", "b"])
+    >>> found["ece"], found["by_subgroup"]
+    (0.4, {'a': 0.1, 'b': 0.9})
+    """
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == y_true
+    place = np.minimum((confidence * n_bins).astype(np.int64), n_bins - 1)
+    rows = np.bincount(place, minlength=n_bins)
+    hits, trust = (np.bincount(place, weights, minlength=n_bins) for weights in (right, confidence))
+
+    def error(chosen: NDArray[np.bool_]) -> float | None:
+        if not chosen.any():
+            return None
+        gaps = np.bincount(place[chosen], (right - confidence)[chosen], minlength=n_bins)
+        return round(float(np.abs(gaps).sum() / chosen.sum()), 6)
+
+    return {
+        "ece": error(np.ones(len(y_true), bool)),
+        "by_subgroup": {name: error(s == i) for i, name in enumerate(subgroups)},
+        "bins": [
+            {"confidence": float(trust[i] / rows[i]), "accuracy": float(hits[i] / rows[i]), "n": int(rows[i])}
+            for i in np.flatnonzero(rows)
+        ],
+    }
 
 
 def normalised_mutual_information(counts: NDArray[Any]) -> float:

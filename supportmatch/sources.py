@@ -86,7 +86,7 @@ class SourceGrid:
 
     def support(self, y: Ids, s: Ids) -> Support:
         """Return which sources occur among the labelled rows."""
-        return Support(self, tuple(tuple(row) for row in (self.count(y, s) > 0).tolist()))
+        return Support.of_counts(self, self.count(y, s))
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ class Support:
     def subgroups_of(self, y: int) -> frozenset[int]:
         """Return S_tr(y), the subgroups with which class `y` occurs in training."""
         return frozenset(np.flatnonzero(self.table[y]).tolist())
+
+    @classmethod
+    def of_counts(cls, grid: SourceGrid, counts: Ids) -> Support:
+        """Return the support that a table of rows per source, classes x subgroups, shows."""
+        return cls(grid, tuple(tuple(row) for row in (counts > 0).tolist()))
 
     def is_complete_class(self, y: int) -> bool:
         """Tell whether class `y` occurs with every subgroup."""

@@ -28,6 +28,7 @@ from supportmatch.metrics import (
     Evaluation,
     Proportion,
     accuracy,
+    calibration_of,
     evaluate,
     hgr_correlation,
     robust_accuracy,
@@ -361,3 +362,24 @@ def test_neither_metrics_nor_audit_imports_torch_or_sklearn() -> None:
     code = "import sys, supportmatch.metrics, supportmatch.audit; print({'torch', 'sklearn'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_perfect_trust_that_is_always_right_is_calibrated_and_always_wrong_is_not() -> None:
+    y, s = np.array([0, 1, 1, 0]), np.array([0, 0, 1, 1])
+    sure = np.eye(2)[y]
+    assert calibration_of(y, sure, s, ["a", "b"])["ece"] == 0.0
+    assert calibration_of(1 - y, sure, s, ["a", "b"])["ece"] == 1.0
+
+
+def test_calibration_of_a_subgroup_is_that_of_its_rows_alone_and_none_without_rows() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, 4000)
+    probabilities = np.stack([p, 1 - p], axis=1)
+    y = (rng.random(4000) > p).astype(np.int64)  # right in a share p of cases
+    s = np.repeat([0, 1], 2000)
+    y[s == 1] = 1  # always wrong
+    found = calibration_of(y, probabilities, s, ["a", "b", "c"])
+    assert found["by_subgroup"]["a"] < 0.04
+    assert found["by_subgroup"]["b"] == pytest.approx(p[s == 1].mean(), abs=1e-5)
+    assert found["by_subgroup"]["c"] is None
+    assert sum(part["n"] for part in found["bins"]) == 4000

@@ -271,6 +271,7 @@ def test_rows_one_by_one_can_match_without_invariance_where_bags_cannot() -> Non
 # --- Proposition 2: what clusters instead of labels cost --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_proposition_2_the_error_of_the_objective_falls_with_the_root_of_the_number_of_rows() -> None:
     # q is a mixture of four Gaussians, one for each source; purple fours, the fourth, are stood for by the third.
     means, scales, prevalence = np.array([-6.0, -2.0, 2.0, 6.0]), np.array([1.0, 0.8, 0.9, 1.1]), [0.3, 0.2, 0.3, 0.2]

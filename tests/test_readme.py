@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_python_example_of_the_readme_runs_and_shows_what_it_says(capsys) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len(block.strip().splitlines()) <= 13  # twelve lines and a blank one

@@ -184,14 +184,20 @@ class Comparisons:
 
     def to_markdown(self) -> str:
         """Return a table in Markdown with numbered remarks; the setting is a column only if there are several."""
+        rows, remarks = self.numbered()
         several = len({line.ours.setting for line in self.lines}) > 1
-        remarks = list(dict.fromkeys(line.remark for line in self.lines if line.remark))
-        rows = [[*self._head(), "remark"]]
-        rows += [[*_cells(line), f"({remarks.index(line.remark) + 1})" if line.remark else ""] for line in self.lines]
         parts = [markdown_table([row if several else row[1:] for row in rows])]
         if remarks:
             parts.append("\n".join(f"{number}. {remark}" for number, remark in enumerate(remarks, start=1)))
         return "\n\n".join([*parts, *([ORACLE_NOTE] if self._has_oracle else [])])
+
+    def numbered(self) -> tuple[list[list[str]], list[str]]:
+        """Return the table, its head first, in which remarks are numbers, and the remarks."""
+        remarks = list(dict.fromkeys(line.remark for line in self.lines if line.remark))
+        rows = [[*self._head(), "remark"]]
+        for line in self.lines:
+            rows.append([*_cells(line), f"({remarks.index(line.remark) + 1})" if line.remark else ""])
+        return rows, remarks
 
     @property
     def _has_oracle(self) -> bool:

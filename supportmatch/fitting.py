@@ -1,0 +1,528 @@
+"""From files to a model folder: read, audit, match, and write everything that belongs to the model.
+
+The folder is complete or absent. While `fit` works it keeps what it needs to go on after an interruption in a folder
+beside the final one, `.NAME-unfinished`, which vanishes when the model is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import tomli_w
+from numpy.typing import NDArray
+
+from supportmatch.baselines.complete_support import CompleteSupportClassifier
+from supportmatch.baselines.erm import ErmClassifier
+from supportmatch.checkpoint import check_free, new_folder, write_model
+from supportmatch.classifier import transform_rows
+from supportmatch.config import Config, TableConfig, default_config, preset, read_config
+from supportmatch.data.columns import MANY_CATEGORIES, Column, ColumnPlan, Labels, Roles, read_labels
+from supportmatch.data.containers import Rows
+from supportmatch.data.files import open_table
+from supportmatch.data.images import SIDE, open_images
+from supportmatch.data.inputs import Features
+from supportmatch.errors import ConfigError, ModelFileError, SupportMatchError, SupportMatchWarning
+from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.inspection import TableAudit, TablePair, TableSource
+from supportmatch.matching import EncoderPlayer, Game
+from supportmatch.metrics import Evaluation, calibration_of, evaluate
+from supportmatch.progress import progress_bar
+from supportmatch.report.card import render_card
+from supportmatch.report.content import ReportContent
+from supportmatch.report.page import render_page
+from supportmatch.report.shown import as_bytes, attention_of, reconstruct
+from supportmatch.seeding import stream
+from supportmatch.snapshots import Snapshots
+from supportmatch.tensors import read_rows
+
+RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CARD.md"
+RECORD_SCHEMA = 1
+UNSEEN_BY_MODEL = (
+    "The model has not been measured: pass labelled rows that include the missing sources to `supportmatch evaluate`."
+)
+
+_SHOWN_CODES, _SHOWN_IMAGES, _SHOWN_BAGS, _SHOWN_ROWS = 600, 8, 2, 10
+_EARLY = 0.05  # of all steps
+_WEIGHED_BAGS = 20
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What `supportmatch fit` was asked for."""
+
+    source: TableSource
+    out: Path
+    images: Path | None = None
+    """Folder of the pictures that the file column names."""
+    side: int = SIDE
+    """Pixels of a side that pictures are resized to."""
+    test: Path | None = None
+    """Labelled rows to measure the model on once it is fitted; they have no part in fitting."""
+    preset: str | None = None
+    """Name of the settings to start from; None: the default for this kind of rows."""
+    settings: Path | None = None
+    """TOML file with what differs from there."""
+    missing: str = "own-category"
+    """`TableConfig.missing`."""
+    seed: int = 0
+    overwrite: bool = False
+    show_examples: bool = True
+    """Whether the report may show rows and pictures of the data."""
+    progress: bool = False
+    command: str = ""
+    """How it was asked for, to be repeated."""
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """How a model folder came about: what `predict` and `evaluate` need to read files in the same way."""
+
+    label: str
+    subgroup: tuple[str, ...]
+    columns: tuple[Column, ...]
+    missing_marks: tuple[str, ...]
+    file_column: str | None
+    side: int
+    known_columns: tuple[str, ...]
+    """Every column of either file."""
+
+    @property
+    def roles(self) -> Roles:
+        """Which columns hold the class and the subgroup."""
+        return Roles(self.label, self.subgroup)
+
+    @property
+    def plan(self) -> ColumnPlan:
+        """What becomes of the columns."""
+        return ColumnPlan(self.columns)
+
+    def save(self, folder: Path) -> None:
+        """Write the record into a model folder."""
+        text = json.dumps({"schema": RECORD_SCHEMA, **asdict(self)}, indent=1)
+        (folder / RECORD).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> FitRecord:
+        """Read the record of a model folder."""
+        path = folder / RECORD
+        if not path.is_file():
+            raise ModelFileError(
+                f"{folder} has no {RECORD}, so it was not written by `supportmatch fit`: name such a folder, or load "
+                "the model in Python."
+            )
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values.pop("schema") != RECORD_SCHEMA:
+                raise ValueError("another schema")
+            lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+            columns = tuple(Column(**column) for column in values["columns"])
+            return cls(**{**values, **lists, "columns": columns})
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelFileError(f"{path} cannot be read ({error}): restore it, or fit again.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFolder:
+    """What `fit_files` left."""
+
+    folder: Path
+    model: SupportMatchingClassifier
+    evaluation: Evaluation | None
+    warnings: tuple[str, ...]
+    seconds: float
+
+
+def fit_files(request: FitRequest, say: Say = lambda text: None) -> FittedFolder:
+    """Read the files, say what they show, fit, and write the model folder."""
+    began = time.perf_counter()
+    out = request.out.resolve()
+    check_free(out, request.overwrite)
+    if request.source.deploy is None:
+        raise ConfigError(
+            "there is no deployment file, and without unlabelled rows nothing can be matched: pass --deploy FILE with "
+            "rows from where the model will be used."
+        )
+    pair = request.source.open()
+    audit = pair.audit()
+    say(audit.to_text())
+    test = _read_test(request, pair, audit) if request.test else None
+    train_rows, deploy_rows = _features(request, pair, audit)
+    labels, grid = pair.labels, pair.labels.grid
+    names: dict[str, Any] = {"subgroup_names": grid.subgroups, "class_names": grid.classes}
+    config = _resolve(request, labels)
+    model = _WatchedFit(**names, config=config, random_state=request.seed, verbose=request.progress)
+    fingerprint = _fingerprint(request, config, train_rows, deploy_rows, labels)
+    unfinished = out.with_name(f".{out.name}-unfinished")
+    model._snapshots = Snapshots(unfinished, fingerprint)
+    if model._snapshots.exists:
+        say(f"Going on from {unfinished}.")
+    y, s = np.array(grid.classes)[labels.y], np.array(grid.subgroups)[labels.s]
+    read = time.perf_counter()
+    with _stopped_by_signals(model._snapshots), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SupportMatchWarning)
+        model.fit(train_rows, y, s, deploy_rows)
+    said = tuple(str(warning.message) for warning in caught if issubclass(warning.category, SupportMatchWarning))
+    fitted = time.perf_counter()
+    evaluation: Evaluation | None = None
+    measured: dict[str, Any] | None = None
+    alternatives: tuple[dict[str, Any], ...] = ()
+    if test is not None:
+        evaluation, measured = measure(model.predict_proba(test[0]), test[1])
+        alternatives = _alternatives(model, names, (train_rows, y, s), test, request.seed)
+    record = FitRecord(
+        request.source.roles.label,
+        request.source.roles.subgroup,
+        audit.plan.columns if audit.plan else (),
+        request.source.missing_marks,
+        request.source.file_column,
+        request.side,
+        tuple(dict.fromkeys([*pair.train_file.names, *(pair.deploy_file.names if pair.deploy_file else ())])),
+    )
+    stages = (("reading", read - began), ("fitting", fitted - read), ("measuring", time.perf_counter() - fitted))
+    content = _content(request, pair, audit, model, said, measured, alternatives, stages)
+    with new_folder(out, overwrite=request.overwrite) as draft:
+        write_model(model, draft)
+        record.save(draft)
+        (draft / CONFIG).write_text(config_to_toml(model.config_), encoding="utf-8")
+        content.save(draft)
+        write_pages(content, draft)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return FittedFolder(out, model, evaluation, said, time.perf_counter() - began)
+
+
+def write_pages(content: ReportContent, folder: Path) -> None:
+    """Write the report and the model card into a folder that is there."""
+    (folder / PAGE).write_text(render_page(content), encoding="utf-8")
+    (folder / CARD).write_text(render_card(content), encoding="utf-8")
+
+
+def measure(probabilities: NDArray[np.float64], labels: Labels) -> tuple[Evaluation, dict[str, Any]]:
+    """Measure predictions of labelled rows; the second result has the calibration too, ready for JSON."""
+    grid = labels.grid
+    found = evaluate(labels.y, probabilities.argmax(axis=1), labels.s, grid)
+    calibration = calibration_of(labels.y, probabilities, labels.s, [str(name) for name in grid.subgroups])
+    return found, {**found.to_json(), "calibration": calibration}
+
+
+def config_to_toml(config: Config) -> str:
+    """Write a configuration; what is None is left out, as TOML has no word for it."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+class _WatchedFit(SupportMatchingClassifier):
+    """Support-matching that remembers z of some rows at an early step, and its last discriminator."""
+
+    def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
+        if step + 1 == _early_step(self.config_):
+            self.early |= {name: transform_rows(averaged, rows) for name, rows in self.sample.items()}
+        self.discriminator = game.discriminator
+
+    def _fit_stages(self, train: Any, deploy: Any, groups: Any, config: Config | None = None) -> Any:
+        rng = stream(self.seed_, "shown rows")
+        sets = {"train": train, "deploy": deploy}
+        self.chosen = {
+            name: np.sort(rng.choice(len(rows), min(len(rows), _SHOWN_CODES), replace=False))
+            for name, rows in sets.items()
+        }
+        self.sample = {name: Rows(rows.x[self.chosen[name]], rows.layout) for name, rows in sets.items()}
+        self.early: dict[str, NDArray[np.float32]] = {}
+        self.train, self.deploy = train, deploy
+        return super()._fit_stages(train, deploy, groups, config)
+
+
+def _features(request: FitRequest, pair: TablePair, audit: TableAudit) -> tuple[Features, Features]:
+    """Return training and deployment rows as the estimator takes them."""
+    assert pair.deploy is not None
+    tables = ((pair.train, str(request.source.train)), (pair.deploy, str(request.source.deploy)))
+    train, deploy = (read_features(table, where, audit.plan, request) for table, where in tables)
+    return train, deploy
+
+
+def read_features(table: pa.Table, where: str, plan: ColumnPlan | None, request: FitRequest) -> Features:
+    """Return the rows of a table, or the pictures it names."""
+    if plan is not None:
+        return to_frame(plan.select(table, where))
+    assert request.images is not None
+    assert request.source.file_column is not None
+    paths = picture_paths(table, request.source.file_column, request.images)
+    with progress_bar("pictures", enabled=request.progress) as report:
+        return open_images(paths, side=request.side, report=report)
+
+
+def picture_paths(table: pa.Table, column: str, folder: Path) -> list[Path]:
+    """Return the files that a column names, which must not lie outside of the folder."""
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder} with the pictures: check --images.")
+    names = table[column].cast(pa.string()).to_pylist()
+    root = folder.resolve()
+    paths = []
+    for name in names:
+        if not name:
+            raise ConfigError(f"column {column} has rows without a file name: fill them in, or drop the rows.")
+        path = (root / name).resolve()
+        if not path.is_relative_to(root):
+            raise ConfigError(f"{name!r} in column {column} leads out of {folder}: use paths within the folder.")
+        paths.append(path)
+    return paths
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table of floats and text for the estimator."""
+    frame: pd.DataFrame = table.to_pandas(strings_to_categorical=False)
+    return frame
+
+
+def _read_test(request: FitRequest, pair: TablePair, audit: TableAudit) -> tuple[Features, Labels]:
+    assert request.test is not None
+    where = str(request.test)
+    table = open_table(request.test, request.source.missing_marks).read()
+    labels = read_labels(table, request.source.roles, where, grid=pair.labels.grid)
+    return read_features(table.take(pa.array(labels.rows)), where, audit.plan, request), labels
+
+
+def _resolve(request: FitRequest, labels: Labels) -> Config:
+    images = request.source.file_column is not None
+    config = (
+        preset(request.preset)
+        if request.preset is not None
+        else default_config(images=images, n_sources=labels.grid.n_sources)
+    )
+    if not images:
+        table = {"missing": request.missing, "unknown": "ignore", "max_categories": MANY_CATEGORIES}
+        config = config.model_copy(update={"table": TableConfig.model_validate(table)})
+    return config if request.settings is None else read_config(request.settings, config)
+
+
+def _alternatives(
+    model: SupportMatchingClassifier,
+    names: dict[str, Any],
+    train: tuple[Features, NDArray[Any], NDArray[Any]],
+    test: tuple[Features, Labels],
+    seed: int,
+) -> tuple[dict[str, Any], ...]:
+    """Measure the simple things that a careful user would try, beside the model."""
+    rows, labels = test
+    found = []
+    methods: list[tuple[str, str, Any]] = [
+        ("support-matching", "the model in this folder", model),
+        ("ordinary classifier", "a network trained on the labelled rows", ErmClassifier(**names, random_state=seed)),
+        (
+            "complete support",
+            "logistic regression on the subgroups that have every class",
+            CompleteSupportClassifier(**names),
+        ),
+    ]
+    for name, what, method in methods:
+        note = ""
+        try:
+            if method is not model:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", SupportMatchWarning)
+                    method.fit(*train)
+            predicted = labels.grid.class_ids(method.predict(rows))
+            result = evaluate(labels.y, predicted, labels.s, labels.grid, n_bootstrap=0)
+            scores: dict[str, Any] = {"robust_accuracy": result.robust_accuracy, "accuracy": result.accuracy}
+        except SupportMatchError as error:
+            scores, note = {"robust_accuracy": None, "accuracy": None}, f"; not possible here: {error}"
+        found.append({"name": name, "what": what + note, **scores, "chosen": method is model})
+    return tuple(found)
+
+
+def _content(
+    request: FitRequest,
+    pair: TablePair,
+    audit: TableAudit,
+    model: _WatchedFit,
+    said: Sequence[str],
+    measured: dict[str, Any] | None,
+    alternatives: Sequence[dict[str, Any]],
+    stages: Sequence[tuple[str, float]],
+) -> ReportContent:
+    """Gather what the report shows."""
+    grid, history = pair.labels.grid, model.history_.rows
+    clusters = None
+    if hasattr(model, "clusters_"):
+        found = model.clusters_
+        seen = {k: grid.source_name(k) for k in pair.labels.grid.support(pair.labels.y, pair.labels.s).seen_sources}
+        cluster_names = [seen.get(k, f"unseen cluster {k}") for k in found.cluster_ids]
+        clusters = {"method": found.method, "names": cluster_names, "sizes": found.sizes.tolist()}
+    images = request.source.file_column is not None
+    bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
+    reconstructions = attention = attended = None
+    if images and request.show_examples:
+        which = np.arange(min(_SHOWN_IMAGES, len(model.train)))
+        reconstructions = {
+            "train": reconstruct(model.encoder_, model.train, which),
+            "deploy": reconstruct(model.encoder_, model.deploy, bags[0][:_SHOWN_IMAGES]),
+        }
+        weights = attention_of(model.discriminator, model.encoder_, model.deploy, bags)
+        if weights is not None:
+            pictures = as_bytes(read_rows(model.deploy, bags.reshape(-1)), model.deploy)
+            attention = {"images": pictures.reshape(*bags.shape, *pictures.shape[1:]), "weights": weights}
+    if not images and request.show_examples:
+        attended = _most_attended(model, pair, audit)
+    return ReportContent(
+        title=f"{request.source.roles.label} by {', '.join(request.source.roles.subgroup)}",
+        kind="images" if images else "table",
+        audit=audit.sources.to_json(),
+        columns=tuple(asdict(column) for column in audit.plan.columns) if audit.plan else (),
+        findings=audit.findings,
+        warnings=tuple(said),
+        config=model.config_.model_dump(mode="json"),
+        stages=tuple(stages),
+        history=tuple(history),
+        clusters=clusters,
+        codes=_codes(model, grid),
+        reconstructions=reconstructions,
+        attention=attention,
+        attended_rows=attended,
+        evaluation=measured,
+        alternatives=tuple(alternatives),
+        provenance={
+            "command": request.command,
+            "seed": request.seed,
+            "versions": {name: version(name) for name in ("supportmatch", "torch", "numpy", "scikit-learn", "pyarrow")},
+            "files": [
+                {"role": role, "name": path.name, "rows": rows, "sha256": hash_file(path)}
+                for role, path, rows in (
+                    ("training", request.source.train, pair.train.num_rows),
+                    ("deployment", request.source.deploy, 0 if pair.deploy is None else pair.deploy.num_rows),
+                    ("test", request.test, None if measured is None else measured["n"]),
+                )
+                if path is not None
+            ],
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        },
+    )
+
+
+def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
+    """Return z of some rows in the plane, early and late, by principal components."""
+    if not model.early:
+        return None  # the run was resumed after the early step
+    late = {name: transform_rows(model.encoder_, rows) for name, rows in model.sample.items()}
+    sources = model.train.source_ids[model.chosen["train"]]
+    names = [f"training {grid.source_name(k)}" for k in range(grid.n_sources)]
+    group = [*sources]
+    if hasattr(model, "clusters_"):
+        found = model.clusters_
+        names += [f"deployment cluster {k}" for k in found.cluster_ids]
+        places = np.searchsorted(found.cluster_ids, found.ids[model.chosen["deploy"]])
+        group += (grid.n_sources + places).tolist()
+    else:
+        names.append("deployment")
+        group += [grid.n_sources] * len(model.chosen["deploy"])
+    sizes = [len(model.chosen[name]) for name in ("train", "deploy")]
+    return {
+        "before": _plane(np.concatenate([model.early["train"], model.early["deploy"]])),
+        "after": _plane(np.concatenate([late["train"], late["deploy"]])),
+        "set": np.repeat(np.array([0, 1], np.int8), sizes),
+        "group": np.array(group, np.int64),
+        "names": names,
+        "method": "PCA",
+        "early_step": _early_step(model.config_),
+    }
+
+
+def _early_step(config: Config) -> int:
+    return max(1, int(_EARLY * config.matching.steps))
+
+
+def _plane(z: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the first two principal components, with signs that do not depend on the linear algebra library."""
+    centred = z - z.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
+    first = directions[:2]
+    first = first * np.sign(first[np.arange(len(first)), np.abs(first).argmax(axis=1)])[:, None]
+    plane = centred @ first.T
+    if plane.shape[1] < 2:
+        plane = np.hstack([plane, np.zeros((len(plane), 2 - plane.shape[1]))])
+    return np.asarray(plane, dtype=np.float32)
+
+
+def _most_attended(model: _WatchedFit, pair: TablePair, audit: TableAudit) -> dict[str, Any] | None:
+    """Return the deployment rows that the discriminator weighs most, averaged over the bags they are in."""
+    assert pair.deploy is not None
+    assert audit.plan is not None
+    bags = np.concatenate([model.deploy_bags_.draw(step) for step in range(_WEIGHED_BAGS)])
+    weights = attention_of(model.discriminator, model.encoder_, model.deploy, bags)
+    if weights is None:
+        return None
+    rows, where = np.unique(bags, return_inverse=True)
+    mean = np.bincount(where.reshape(-1), weights.reshape(-1)) / np.bincount(where.reshape(-1))
+    order = np.argsort(-mean, kind="stable")[:_SHOWN_ROWS]
+    table = audit.plan.select(pair.deploy.take(pa.array(rows[order])), "deployment")
+    return {
+        "columns": list(table.column_names),
+        "rows": [[_as_text(value) for value in row.values()] for row in table.to_pylist()],
+        "weights": [float(weight) for weight in mean[order]],
+    }
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _fingerprint(request: FitRequest, config: Config, train: Features, deploy: Features, labels: Labels) -> str:
+    """Tell configuration, seed, version and data of a fit from any other."""
+    digest = hashlib.sha256(f"{version('supportmatch')} {request.seed} {config.model_dump_json()}".encode())
+    digest.update(json.dumps([labels.grid.classes, labels.grid.subgroups]).encode())
+    for ids in (labels.y, labels.s):
+        digest.update(ids.tobytes())
+    for rows in (train, deploy):
+        if isinstance(rows, pd.DataFrame):
+            digest.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
+            digest.update(json.dumps(list(rows.columns)).encode())
+        else:
+            digest.update(f"{rows.shape} {getattr(rows, 'filename', '')}".encode())  # its name changes with the files
+    return digest.hexdigest()[:32]
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _stopped_by_signals(snapshots: Snapshots) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the game after its step, with a snapshot; a second one ends at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if snapshots.stop_requested:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        snapshots.stop_requested = True
+
+    try:
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread, which alone hears signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

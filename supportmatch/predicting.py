@@ -1,0 +1,169 @@
+"""Predictions for whole files, piece by piece: class and probability columns beside the columns that were there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from supportmatch.checkpoint import load_model
+from supportmatch.data.columns import read_labels
+from supportmatch.data.files import TableFile, open_table
+from supportmatch.data.images import decode_all
+from supportmatch.errors import ConfigError, TableFileError
+from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.fitting import FitRecord, measure, picture_paths, to_frame
+from supportmatch.metrics import Evaluation
+from supportmatch.progress import Report, silent
+
+_PICTURES = 256  # decoded at a time
+
+
+@dataclass(frozen=True)
+class LoadedFolder:
+    """A model folder that `fit` wrote."""
+
+    model: SupportMatchingClassifier
+    record: FitRecord
+
+    @classmethod
+    def load(cls, folder: str | Path) -> LoadedFolder:
+        """Read a model folder."""
+        record = FitRecord.load(Path(folder))
+        return cls(load_model(folder), record)
+
+    @property
+    def new_columns(self) -> tuple[str, ...]:
+        """Names of the columns that predictions add: the class, and the probability of each."""
+        label = self.record.label
+        return (f"predicted {label}", *(f"probability of {name}" for name in self.model.grid_.classes))
+
+    def open(self, path: str | Path, *, allow_new: bool = False) -> TableFile:
+        """Open a file of rows to predict, or say which of its columns do not fit."""
+        file = open_table(path, self.record.missing_marks)
+        needed = (
+            (self.record.file_column,)
+            if self.record.file_column is not None
+            else tuple(column.name for column in self.record.plan.features)
+        )
+        lacking = [name for name in needed if name not in file.names]
+        new = [name for name in file.names if name not in self.record.known_columns]
+        if lacking:
+            raise TableFileError(
+                f"{path} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}, which the model reads (it "
+                f"has {', '.join(file.names[:20])}): add them, or fit again without them."
+            )
+        taken = [name for name in self.new_columns if name in file.names]
+        if taken:
+            raise TableFileError(f"{path} already has the column {', '.join(taken)}: rename or drop it.")
+        if new and not allow_new:
+            raise TableFileError(
+                f"{path} has the column{'s' * (len(new) > 1)} {', '.join(new)}, which neither file had when the model "
+                "was fitted: drop them, or pass --allow-new-columns to carry them along unused."
+            )
+        return file
+
+    def probabilities(self, piece: pa.Table, where: str, images: Path | None = None) -> NDArray[np.float64]:
+        """Return the class probabilities of some rows of a file."""
+        if self.record.file_column is None:
+            return self.model.predict_proba(to_frame(self.record.plan.select(piece, where)))
+        if images is None:
+            raise ConfigError("the model reads pictures: pass --images with the folder that they are in.")
+        paths = picture_paths(piece, self.record.file_column, images)
+        parts = []
+        for start in range(0, len(paths), _PICTURES):
+            chosen = paths[start : start + _PICTURES]
+            parts.append(self.model.predict_proba(np.stack(list(decode_all(chosen, self.record.side)))))
+        return np.concatenate(parts)
+
+
+def predict_file(
+    folder: LoadedFolder,
+    path: str | Path,
+    out: str | Path,
+    *,
+    images: Path | None = None,
+    allow_new: bool = False,
+    overwrite: bool = False,
+    report: Report = silent,
+) -> int:
+    """Write a file's rows with predictions to another file (Parquet if so named, else CSV); return how many.
+
+    The file is complete or absent, and memory does not grow with it. Other columns are carried along as they are.
+    """
+    source, target = Path(path), Path(out)
+    if target.exists() and not overwrite:
+        raise ConfigError(f"{target} exists and is not overwritten: choose another name or pass --overwrite.")
+    file = folder.open(source, allow_new=allow_new)
+    n_rows = 0
+    with _draft_of(target) as draft:
+        pieces = _with_predictions(folder, file, images)
+        for n in _write(pieces, draft, target.suffix == ".parquet"):
+            n_rows += n
+            report(n_rows, 0)
+    return n_rows
+
+
+def evaluate_file(
+    folder: LoadedFolder, path: str | Path, *, images: Path | None = None
+) -> tuple[Evaluation, dict[str, Any], int]:
+    """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup."""
+    file = folder.open(path, allow_new=True)
+    folder.record.roles.check(file.names, str(path))
+    table = file.read()
+    labels = read_labels(table, folder.record.roles, str(path), grid=folder.model.grid_)
+    rows = table.take(pa.array(labels.rows))
+    return (*measure(folder.probabilities(rows, str(path), images), labels), labels.n_without)
+
+
+def _with_predictions(folder: LoadedFolder, file: TableFile, images: Path | None) -> Iterator[pa.Table]:
+    classes = pa.array([str(name) for name in folder.model.grid_.classes])
+    label, *names = folder.new_columns
+    for raw in file.pieces(raw=True):
+        piece = raw if file.delimiter is None else file.trim(raw)
+        probabilities = folder.probabilities(piece, str(file.path), images)
+        found = raw.append_column(label, classes.take(pa.array(probabilities.argmax(axis=1))))
+        for j, name in enumerate(names):
+            found = found.append_column(name, pa.array(probabilities[:, j].round(6)))
+        yield found
+
+
+def _write(pieces: Iterable[pa.Table], draft: Path, as_parquet: bool) -> Iterator[int]:
+    writer: Any = None
+    try:
+        for piece in pieces:
+            if writer is None:
+                writer = (
+                    pa.parquet.ParquetWriter(draft, piece.schema)
+                    if as_parquet
+                    else pa.csv.CSVWriter(
+                        draft, piece.schema, write_options=pa.csv.WriteOptions(quoting_style="needed")
+                    )
+                )
+            writer.write_table(piece)
+            yield piece.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _draft_of(target: Path) -> Iterator[Path]:
+    """Yield a draft that takes the final name when the block ends well, and vanishes when it does not."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}-{uuid4().hex[:12]}")
+    try:
+        yield draft
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)

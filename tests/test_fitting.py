@@ -1,0 +1,408 @@
+"""From files nobody prepared to a model folder, predictions and measurements."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from supportmatch import load
+from supportmatch.cli import app
+from supportmatch.errors import SupportMatchError
+from supportmatch.fitting import CARD, CONFIG, PAGE, RECORD
+
+WRITTEN = {PAGE, CARD, CONFIG, RECORD, "history.jsonl", "model.json", "model.safetensors", "report.json"}
+FAST = "[matching]\nsteps = 20\n[clustering]\npretrain_steps = 5\n[classifier]\nepochs = 5\n"
+
+
+def rows(n: int, seed: int, gaps: bool = False) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    y, s, race = rng.integers(2, size=n), rng.integers(2, size=n), rng.integers(2, size=n)
+    made = pd.DataFrame(
+        {
+            "Earns ?": np.where(y, " >50K", " <=50K"),
+            "sex!": np.where(s, " Male", " Female"),
+            "race": np.where(race, "A", "B"),
+            "größe, cm": (rng.normal(170, 8, n) + 8 * s + 3 * y).round(1),
+            "job": rng.choice([" cook", " pilot", " clerk"], n),
+            "since": "2020-01-01",
+            "weird<script>": rng.normal(size=n).round(2) + y,
+        }
+    )
+    if gaps:
+        made["größe, cm"] = made["größe, cm"].astype(object).where(rng.random(n) > 0.1, "?")
+        made["job"] = made["job"].where(rng.random(n) > 0.1, " ?")
+    return made
+
+
+def biased(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[~((frame["Earns ?"] == " >50K") & (frame["sex!"] == " Female"))]
+
+
+LABELS = ["Earns ?", "sex!"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    biased(rows(500, 0, gaps=True)).to_csv(folder / "train.csv", index=False)
+    rows(400, 1, gaps=True).drop(columns=LABELS).to_csv(folder / "deploy.csv", index=False)
+    rows(300, 2, gaps=True).to_csv(folder / "test.csv", index=False)
+    (folder / "fast.toml").write_text(FAST)
+    return folder
+
+
+def run(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def ok(*arguments: str | Path) -> Any:
+    result = run(*arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+def refused(*arguments: str | Path) -> str:
+    """Return the one sentence that a mistake gets."""
+    result = run(*arguments)
+    assert isinstance(result.exception, SupportMatchError), (result.output, result.exception)
+    sentence = str(result.exception)
+    assert "\n" not in sentence
+    return sentence
+
+
+def fit_options(files: Path, train: str = "train.csv", deploy: str = "deploy.csv") -> list[str | Path]:
+    names = ["--label", "Earns ?", "--subgroup", "sex!", "--deploy", files / deploy, "--config", files / "fast.toml"]
+    return ["fit", files / train, *names, "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def model(files: Path) -> Path:
+    out = files / "model"
+    ok(*fit_options(files), "--test", files / "test.csv", "--out", out)
+    return out
+
+
+def test_a_fit_leaves_everything_that_belongs_to_the_model_and_nothing_else(files: Path, model: Path) -> None:
+    assert {path.name for path in model.iterdir()} >= WRITTEN
+    assert not list(files.glob(".*"))
+    loaded = load(model)
+    assert loaded.grid_.classes == ("<=50K", ">50K")
+    assert loaded.config_.matching.steps == 20
+    assert len((model / "history.jsonl").read_text().splitlines()) == 20
+    page = (model / PAGE).read_text()
+    assert "weird&lt;script&gt;" in page
+    assert "weird<script>" not in page
+
+
+def test_the_settings_of_a_model_can_be_used_again(files: Path, model: Path) -> None:
+    again = files / "again"
+    options = [option if option != files / "fast.toml" else model / CONFIG for option in fit_options(files)]
+    ok(*options, "--out", again)
+    assert (again / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+def test_predictions_stand_beside_the_columns_as_they_were(files: Path, model: Path) -> None:
+    out = files / "predicted.csv"
+    ok("predict", model, files / "deploy.csv", "--out", out, "--quiet", "--overwrite")
+    before, after = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (files / "deploy.csv", out))
+    assert after[before.columns].equals(before)
+    added = after.drop(columns=before.columns)
+    assert list(added) == ["predicted Earns ?", "probability of <=50K", "probability of >50K"]
+    assert set(added["predicted Earns ?"]) <= {"<=50K", ">50K"}
+    total = added["probability of <=50K"].astype(float) + added["probability of >50K"].astype(float)
+    assert total.to_numpy() == pytest.approx(1, abs=1e-5)
+
+
+def test_a_file_in_pieces_is_predicted_like_the_whole(
+    files: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok("predict", model, files / "deploy.csv", "--out", files / "whole.parquet", "--quiet")
+    monkeypatch.setattr("supportmatch.data.files._BLOCK_BYTES", 2_000)
+    ok("predict", model, files / "deploy.csv", "--out", files / "pieces.parquet", "--quiet")
+    whole, pieces = (pd.read_parquet(files / f"{name}.parquet") for name in ("whole", "pieces"))
+    pd.testing.assert_frame_equal(whole, pieces)
+
+
+def test_columns_that_do_not_fit_are_named_and_nothing_is_left(files: Path, model: Path) -> None:
+    deploy = pd.read_csv(files / "deploy.csv")
+    deploy.drop(columns=["job"]).to_csv(files / "lacks.csv", index=False)
+    deploy.assign(bonus=1).to_csv(files / "new.csv", index=False)
+    out = files / "never.csv"
+    assert "lacks the column job" in refused("predict", model, files / "lacks.csv", "--out", out)
+    assert "has the column bonus, which neither file had" in refused("predict", model, files / "new.csv", "--out", out)
+    assert not out.exists()
+    ok("predict", model, files / "new.csv", "--out", out, "--allow-new-columns", "--quiet")
+    assert "bonus" in pd.read_csv(out).columns
+    assert "exists and is not overwritten" in refused("predict", model, files / "deploy.csv", "--out", out)
+
+
+def test_a_bad_value_far_down_a_file_leaves_nothing(files: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supportmatch.data.files._BLOCK_BYTES", 2_000)
+    deploy = pd.read_csv(files / "deploy.csv", dtype=str)
+    deploy.loc[390, "größe, cm"] = "tall"
+    deploy.to_csv(files / "bad.csv", index=False)
+    said = refused("predict", model, files / "bad.csv", "--out", files / "bad-out.csv", "--quiet")
+    assert "'größe, cm'" in said
+    assert "tall" in said
+    assert not list(files.glob("*bad-out*")) + list(files.glob(".bad-out*"))
+
+
+def test_unknown_categories_and_new_gaps_are_predicted(files: Path, model: Path) -> None:
+    odd = pd.read_csv(files / "deploy.csv", dtype=str).head(3)
+    odd["job"], odd["weird<script>"] = "astronaut", None
+    odd.to_csv(files / "odd.csv", index=False)
+    ok("predict", model, files / "odd.csv", "--out", files / "odd-out.csv", "--quiet")
+    assert len(pd.read_csv(files / "odd-out.csv")) == 3
+
+
+def test_measuring_agrees_with_the_predictions(files: Path, model: Path) -> None:
+    found = json.loads(ok("evaluate", model, files / "test.csv", "--json").stdout)
+    ok("predict", model, files / "test.csv", "--out", files / "test-out.csv", "--quiet")
+    out = pd.read_csv(files / "test-out.csv", skipinitialspace=True)
+    right = out["Earns ?"].str.strip() == out["predicted Earns ?"]
+    assert found["accuracy"] == pytest.approx(right.mean())
+    assert found["robust_accuracy"] == pytest.approx(right.groupby(out["sex!"].str.strip()).mean().min())
+    assert set(found["calibration"]["by_subgroup"]) == {"Female", "Male"}
+
+
+def test_measuring_works_when_cells_are_empty_and_rows_lack_labels(files: Path, model: Path) -> None:
+    some = pd.read_csv(files / "test.csv", dtype=str)
+    some = some[~((some["Earns ?"] == " >50K") & (some["sex!"] == " Female"))]
+    some.loc[some.index[:5], "Earns ?"] = None
+    some.to_csv(files / "some.csv", index=False)
+    result = ok("evaluate", model, files / "some.csv", "--json")
+    assert "5 rows have no label" in result.stderr
+    assert json.loads(result.stdout)["by_source"][">50K/Female"]["accuracy"] is None
+
+
+def test_a_measurement_can_be_put_into_the_report_and_the_report_written_anew(files: Path, model: Path) -> None:
+    copy = files / "unmeasured"
+    ok(*fit_options(files), "--out", copy)
+    before = (copy / PAGE).read_text()
+    ok("evaluate", copy, files / "test.csv", "--update-report")
+    after = (copy / PAGE).read_text()
+    assert before != after
+    (copy / PAGE).unlink()
+    ok("report", copy)
+    assert (copy / PAGE).read_text() == after
+
+
+def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:
+    content = json.loads((model / "report.json").read_text())
+    names = [line["name"] for line in content["alternatives"]]
+    assert names == ["support-matching", "ordinary classifier", "complete support"]
+    assert [line["chosen"] for line in content["alternatives"]] == [True, False, False]
+
+
+def test_rows_of_the_data_stay_out_of_the_report_on_request(files: Path) -> None:
+    out = files / "private"
+    ok(*fit_options(files), "--out", out, "--no-examples")
+    assert json.loads((out / "report.json").read_text())["attended_rows"] is None
+
+
+def test_an_output_folder_that_exists_is_refused_before_any_work(files: Path, model: Path) -> None:
+    began = time.perf_counter()
+    assert "is not overwritten" in refused(*fit_options(files, train="no such.csv"), "--out", model)
+    assert time.perf_counter() - began < 20
+    other = files / "not ours"
+    other.mkdir()
+    (other / "thesis.txt").write_text("precious")
+    assert "was not written by supportmatch" in refused(*fit_options(files), "--out", other, "--overwrite")
+    assert (other / "thesis.txt").read_text() == "precious"
+
+
+def spoil(files: Path, name: str, change: Any) -> str:
+    frame = pd.read_csv(files / "train.csv", dtype=str, keep_default_na=False)
+    change(frame).to_csv(files / name, index=False)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda f: f.drop(columns=["Earns ?"]), "no label column 'Earns ?': its columns are sex!, race"),
+        (lambda f: f.drop(columns=["sex!"]), "no subgroup column 'sex!'"),
+        (lambda f: f[f["Earns ?"] == " <=50K"], "at least two classes"),
+        (lambda f: f.assign(job=[*["3"] * (len(f) - 2), "x", "y"]), "column 'job' of the tables mixes"),
+        (lambda f: f.head(0), "header but no rows"),
+    ],
+)
+def test_a_mistake_in_the_training_file_is_one_sentence_and_leaves_nothing(files: Path, change: Any, said: str) -> None:
+    out = files / "not made"
+    assert said in refused(*fit_options(files, train=spoil(files, "spoilt.csv", change)), "--out", out)
+    assert not out.exists()
+    assert not list(files.glob(".*"))
+
+
+def test_labels_in_the_deployment_file_are_ignored(files: Path) -> None:
+    rows(400, 1, gaps=True).to_csv(files / "labelled-deploy.csv", index=False)
+    shuffled = pd.read_csv(files / "labelled-deploy.csv", dtype=str)
+    shuffled["Earns ?"] = shuffled["Earns ?"].sample(frac=1, random_state=0).to_numpy()
+    shuffled.to_csv(files / "shuffled-deploy.csv", index=False)
+    for name in ("labelled-deploy", "shuffled-deploy"):
+        ok(*fit_options(files, deploy=f"{name}.csv"), "--out", files / name)
+    first, second = (load(files / f"{name}-deploy") for name in ("labelled", "shuffled"))
+    assert np.array_equal(*(m.transform(_features(files, m)) for m in (first, second)))
+
+
+def _features(files: Path, model: Any) -> pd.DataFrame:
+    encoder = model.reader_.table_encoder
+    return pd.DataFrame(
+        {c.name: [c.categories[0]] * 3 for c in encoder.categorical}
+        | {c.name: [0.0, 1.0, 2.0] for c in encoder.numeric}
+    )
+
+
+def test_a_source_with_a_single_row_counts_as_seen_and_is_warned_about(files: Path) -> None:
+    frame = rows(500, 0)
+    lone = frame[(frame["Earns ?"] == " >50K") & (frame["sex!"] == " Female")].head(1)
+    pd.concat([biased(frame), lone]).to_csv(files / "lone.csv", index=False)
+    result = run("audit", files / "lone.csv", "--label", "Earns ?", "--subgroup", "sex!")
+    assert result.exit_code == 0
+    assert "Fewer than 20 training rows: >50K/Female (1)" in result.output
+    ok(*fit_options(files, train="lone.csv"), "--out", files / "lone")
+
+
+def test_no_deployment_file_and_settings_that_do_not_exist_are_one_sentence(files: Path) -> None:
+    train = ["fit", files / "train.csv", "--label", "Earns ?", "--subgroup", "sex!", "--out", files / "not made"]
+    assert "there is no deployment file" in refused(*train)
+    bad = files / "bad.toml"
+    for text, said in (
+        ("[matching]\nsteps = -3\n", "matching.steps"),
+        ("[matching]\nstep = 3\n", "matching.step"),
+        ("matching = [", "is not TOML"),
+    ):
+        bad.write_text(text)
+        assert said in refused(*train, "--deploy", files / "deploy.csv", "--config", bad)
+    assert "unknown preset" in refused(*train, "--deploy", files / "deploy.csv", "--preset", "magic")
+
+
+def test_gaps_can_be_refused(files: Path) -> None:
+    said = refused(*fit_options(files), "--out", files / "not made", "--missing", "refuse")
+    assert "missing values in columns" in said
+
+
+def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(files: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def made(n: int) -> pd.DataFrame:
+        y, s, t = rng.integers(3, size=n), rng.integers(2, size=n), rng.integers(2, size=n)
+        x = rng.normal(size=(n, 2)) + np.c_[2 * y, 2 * s + t]
+        frame = pd.DataFrame({"y": y, "s": s, "t": np.where(t, "old", "young"), "a": x[:, 0], "b": x[:, 1]})
+        frame["c"] = pd.Categorical(rng.choice(["p", "q"], n))
+        frame.loc[rng.random(n) < 0.1, ["a", "c"]] = None
+        return frame
+
+    train = made(600)
+    train = train[~((train.y == 2) & (train.s == 1) & (train.t == "old"))]
+    train.to_parquet(files / "train.parquet")
+    made(600).drop(columns=["y", "s", "t"]).to_parquet(files / "deploy.parquet")
+    what = ["--label", "y", "--subgroup", "s,t", "--deploy", files / "deploy.parquet"]
+    audit = run("audit", files / "train.parquet", *what, "--json")
+    assert audit.exit_code == 3
+    assert json.loads(audit.stdout)["missing"] == ["2/1 & old"]
+    ok("fit", files / "train.parquet", *what, "--config", files / "fast.toml", "--out", files / "product", "--quiet")
+    made(50).to_parquet(files / "test.parquet")
+    found = json.loads(ok("evaluate", files / "product", files / "test.parquet", "--json").stdout)
+    assert list(found["by_subgroup"]) == ["0 & old", "0 & young", "1 & old", "1 & young"]
+
+
+def pictures(folder: Path, n: int, seed: int, biased: bool) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    lines = []
+    for i in range(n):
+        y, s = (int(v) for v in rng.integers(2, size=2))
+        if biased and y and not s:
+            continue
+        size, mode = int(rng.integers(20, 50)), ("RGB", "RGBA", "P")[i % 3]
+        values = np.zeros((size, size + 5, 3), np.uint8)
+        values[2 : -2 if y else size // 2, 3:-3, s] = 255
+        (folder / "pics").mkdir(parents=True, exist_ok=True)
+        name = f"pics/{seed}-{i}.png"
+        Image.fromarray(values).convert(mode).save(folder / name)
+        lines.append({"file": name, "shape": "tall" if y else "short", "colour": ("red", "green")[s]})
+    return pd.DataFrame(lines)
+
+
+def test_a_folder_of_pictures_of_mixed_size_and_mode(files: Path) -> None:
+    folder = files / "images"
+    pictures(folder, 80, 0, biased=True).to_csv(folder / "train.csv", index=False)
+    pictures(folder, 60, 1, biased=False)[["file"]].to_csv(folder / "deploy.csv", index=False)
+    pictures(folder, 20, 2, biased=False).to_csv(folder / "test.csv", index=False)
+    what = ["--label", "shape", "--subgroup", "colour", "--deploy", folder / "deploy.csv", "--file-column", "file"]
+    options = [*what, "--images", folder, "--image-size", "16", "--config", files / "fast.toml", "--quiet"]
+    out = files / "image-model"
+    ok("fit", folder / "train.csv", *options, "--out", out, "--test", folder / "test.csv")
+    page = (out / PAGE).read_text()
+    assert page.count("data:image/png") >= 3
+    with_images = ["--images", folder]
+    ok("predict", out, folder / "deploy.csv", "--out", files / "p.csv", *with_images, "--quiet")
+    assert len(pd.read_csv(files / "p.csv")) == 60
+    ok("evaluate", out, folder / "test.csv", *with_images)
+    assert "pass --images" in refused("predict", out, folder / "deploy.csv", "--out", files / "q.csv")
+    assert "belong together" in refused("fit", folder / "train.csv", *what, "--out", files / "q")
+    bad = folder / next(iter(pd.read_csv(folder / "deploy.csv").file))
+    bad.write_bytes(bad.read_bytes()[:40])
+    assert "cannot be read" in refused("fit", folder / "train.csv", *options, "--out", files / "q")
+    escape = pd.DataFrame({"file": ["../../etc/passwd"]})
+    escape.to_csv(folder / "escape.csv", index=False)
+    assert "leads out of" in refused("predict", out, folder / "escape.csv", "--out", files / "q.csv", *with_images)
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_goes_on_to_the_same_model(files: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.toml"
+    slow.write_text("[matching]\nsteps = 1500\n[classifier]\nepochs = 2\n")
+    options = [str(o) if o != files / "fast.toml" else str(slow) for o in fit_options(files)]
+    command = [sys.executable, "-m", "supportmatch", *options, "--out", str(tmp_path / "model")]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    unfinished = tmp_path / ".model-unfinished"
+    # A signal that comes before the first step waits for it, so any moment after the start will do.
+    time.sleep(12)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=120)
+    if first.returncode == 0:
+        pytest.skip("the machine was too fast for this test")
+    assert first.returncode == 130, said
+    assert "The same command goes on from there" in said
+    assert not (tmp_path / "model").exists()
+    assert unfinished.is_dir()
+    subprocess.run(command, check=True, timeout=300)
+    assert not unfinished.exists()
+    shutil.move(tmp_path / "model", tmp_path / "resumed")
+    subprocess.run(command, check=True, timeout=300)
+    first_weights, second_weights = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("resumed", "model")
+    )
+    assert first_weights == second_weights
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="making a small disk needs root")
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(files: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("this machine does not let us make a small disk")
+    try:
+        command = [sys.executable, "-m", "supportmatch", *map(str, fit_options(files)), "--out", str(disk / "model")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "No space left on device" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert not (disk / "model").exists()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
