@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup demo test slow check bench clean
+.PHONY: setup demo test slow check docs bench clean
 
 setup: $(STAMP)
 
@@ -28,8 +28,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: setup
+	$(BIN)/sphinx-build -W -n --keep-going -q -b html docs docs/_build
+
 bench: setup
 	$(BIN)/supportmatch bench run --setting all --methods all --seeds 0-4 --out benchmarks/experiments --workers 2
 
 clean:
-	rm -rf .venv demo-output build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo-output docs/_build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
