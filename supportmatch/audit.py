@@ -235,7 +235,7 @@ def _judge(support: Support) -> tuple[Identifiability, tuple[str, ...], str]:
 def _connected_parts(support: Support) -> list[list[int]]:
     """Return the classes of each connected part of the graph of seen sources."""
     reach = support.table @ support.table.T  # classes that share a subgroup
-    for _ in range(support.grid.n_classes):
+    for _ in range(support.grid.n_classes.bit_length()):  # each doubles how far one can go
         reach = reach @ reach
     return [list(part) for part in sorted({tuple(np.flatnonzero(row).tolist()) for row in reach})]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shlex
 import sys
@@ -16,7 +17,7 @@ import typer
 
 import supportmatch
 from supportmatch.bench.cli import app as bench_app
-from supportmatch.errors import ConfigError, SupportMatchError
+from supportmatch.errors import ConfigError, SupportMatchError, SupportMatchWarning
 
 if TYPE_CHECKING:
     from supportmatch.inspection import TableSource
@@ -132,9 +133,11 @@ def fit(
     categorical: Categorical = None,
     drop: Drop = None,
     missing: Annotated[
-        MissingPolicy,
-        typer.Option(help="A cell without a value: a category of its own (numbers also get the median), or refused."),
-    ] = MissingPolicy.OWN_CATEGORY,
+        MissingPolicy | None,
+        typer.Option(
+            help="A cell without a value: a category of its own (the default; numbers also get the median), or refused."
+        ),
+    ] = None,
     missing_values: MissingValues = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="TOML file of settings; what it leaves out keeps its default.")
@@ -169,7 +172,7 @@ def fit(
         test=test,
         preset=preset,
         settings=config,
-        missing=missing.value,
+        missing=missing.value if missing else None,
         seed=seed,
         overwrite=overwrite,
         show_examples=examples,
@@ -214,7 +217,7 @@ def predict(
     from supportmatch.progress import progress_bar
 
     loaded = LoadedFolder.load(model)
-    with progress_bar("rows", enabled=not quiet) as report:
+    with _warnings_as_lines(), progress_bar("rows", enabled=not quiet) as report:
         n = predict_file(
             loaded, rows, out, images=images, allow_new=allow_new_columns, overwrite=overwrite, report=report
         )
@@ -235,7 +238,8 @@ def evaluate(
     """Measure a model on labelled rows: per source, per subgroup, robust accuracy, calibration, with intervals."""
     from supportmatch.predicting import LoadedFolder, evaluate_file
 
-    evaluation, measured, n_without = evaluate_file(LoadedFolder.load(model), rows, images=images)
+    with _warnings_as_lines():
+        evaluation, measured, n_without = evaluate_file(LoadedFolder.load(model), rows, images=images)
     if n_without:
         typer.echo(f"warning: {n_without} rows have no label or no subgroup and are left out", err=True)
     if update_report:
@@ -318,6 +322,18 @@ def demo(
 
 
 @contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Print our warnings on standard error, a line each."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SupportMatchWarning)
+        yield
+    for warning in caught:
+        typer.echo(f"warning: {warning.message}", err=True)
+
+
+@contextmanager
 def _without_pandas() -> Iterator[None]:
     """Say that pandas is not there: Arrow would import it only to ask, a third of the time of a command without it."""
     finder = _NoPandas()
@@ -390,7 +406,9 @@ def _options_of(
     missing_values: str | None,
 ) -> list[str]:
     """Return the options that say what is to be read, for the next command."""
-    options = ["--label", source.roles.label, "--subgroup", ",".join(source.roles.subgroup)]
+    from supportmatch.inspection import join_names
+
+    options = ["--label", source.roles.label, "--subgroup", join_names(source.roles.subgroup)]
     for text in subgroups or ():
         options += ["--subgroups", text]
     values = (source.deploy, *kinds, missing_values, source.file_column)
@@ -402,7 +420,8 @@ def _options_of(
 
 
 def _split(names: str | None) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()] if names else []
+    """Read names with commas between them; a name with a comma in it stands in quotes."""
+    return [name.strip() for name in next(csv.reader([names], skipinitialspace=True)) if name.strip()] if names else []
 
 
 def main() -> None:

@@ -198,6 +198,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 decoder=self.decoder,
                 report=report,
                 watch=self._watch,
+                started=self._started,
                 snapshots=self._snapshots,
             )
         with progress_bar("classifier", enabled=self.verbose) as report:
@@ -207,6 +208,9 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     _snapshots: Snapshots | None = None
     """Where `fit` keeps what it needs to go on after an interruption."""
+
+    def _started(self, game: Game) -> None:
+        """Look at the game before its first step."""
 
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         """Look at the game after every step: for experiments that show how z came about."""

@@ -54,10 +54,6 @@ from supportmatch.tensors import read_rows
 
 RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CARD.md"
 RECORD_SCHEMA = 1
-UNSEEN_BY_MODEL = (
-    "The model has not been measured: pass labelled rows that include the missing sources to `supportmatch evaluate`."
-)
-
 _SHOWN_CODES, _SHOWN_IMAGES, _SHOWN_BAGS, _SHOWN_ROWS = 600, 8, 2, 10
 _EARLY = 0.05  # of all steps
 _WEIGHED_BAGS = 20
@@ -81,8 +77,8 @@ class FitRequest:
     """Name of the settings to start from; None: the default for this kind of rows."""
     settings: Path | None = None
     """TOML file with what differs from there."""
-    missing: str = "own-category"
-    """`TableConfig.missing`."""
+    missing: str | None = None
+    """`TableConfig.missing`; None: what the settings say, else a category of their own."""
     seed: int = 0
     overwrite: bool = False
     show_examples: bool = True
@@ -231,10 +227,12 @@ def config_to_toml(config: Config) -> str:
 class _WatchedFit(SupportMatchingClassifier):
     """Support-matching that remembers z of some rows at an early step, and its last discriminator."""
 
+    def _started(self, game: Game) -> None:
+        self.discriminator = game.discriminator
+
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         if step + 1 == _early_step(self.config_):
             self.early |= {name: transform_rows(averaged, rows) for name, rows in self.sample.items()}
-        self.discriminator = game.discriminator
 
     def _fit_stages(self, train: Any, deploy: Any, groups: Any, config: Config | None = None) -> Any:
         rng = stream(self.seed_, "shown rows")
@@ -278,6 +276,8 @@ def picture_paths(table: pa.Table, column: str, folder: Path) -> list[Path]:
     for name in names:
         if not name:
             raise ConfigError(f"column {column} has rows without a file name: fill them in, or drop the rows.")
+        if "\0" in name:
+            raise ConfigError(f"{name!r} in column {column} is no file name: correct it.")
         path = (root / name).resolve()
         if not path.is_relative_to(root):
             raise ConfigError(f"{name!r} in column {column} leads out of {folder}: use paths within the folder.")
@@ -307,9 +307,14 @@ def _resolve(request: FitRequest, labels: Labels) -> Config:
         else default_config(images=images, n_sources=labels.grid.n_sources)
     )
     if not images:
-        table = {"missing": request.missing, "unknown": "ignore", "max_categories": MANY_CATEGORIES}
-        config = config.model_copy(update={"table": TableConfig.model_validate(table)})
-    return config if request.settings is None else read_config(request.settings, config)
+        table = TableConfig(missing="own-category", unknown="ignore", max_categories=MANY_CATEGORIES)
+        config = config.model_copy(update={"table": table})
+    if request.settings is not None:
+        config = read_config(request.settings, config)
+    if request.missing is not None:
+        table = TableConfig.model_validate({**config.table.model_dump(), "missing": request.missing})
+        config = config.model_copy(update={"table": table})
+    return config
 
 
 def _alternatives(
@@ -511,7 +516,9 @@ def _stopped_by_signals(snapshots: Snapshots) -> Iterator[None]:
     """Let SIGINT and SIGTERM end the game after its step, with a snapshot; a second one ends at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if snapshots.stop_requested:
+        if not snapshots.stop_requested:
+            os.write(2, b"\nStopping after the next step of matching; once more to stop at once.\n")
+        else:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         snapshots.stop_requested = True

@@ -184,6 +184,7 @@ def match_supports(
     decoder: nn.Module | None = None,
     report: Report = silent,
     watch: Watch | None = None,
+    started: Callable[[Game], None] | None = None,
     snapshots: Snapshots | None = None,
 ) -> tuple[EncoderPlayer, History]:
     """Play the game and return the encoder side (averaged weights) and what happened.
@@ -199,12 +200,15 @@ def match_supports(
         decoder: A user's network from codes to rows. A user's encoder without a decoder trains without reconstruction.
         report: Told about progress.
         watch: Shown both players after every step.
+        started: Shown the game before the first step.
         snapshots: Goes on from the snapshot it has, if any, and takes new ones.
     """
     game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
     settings = config.matching
     average = deepcopy(game.player)
     first_step, history = snapshots.restore(game, average) if snapshots else (0, History())
+    if started is not None:
+        started(game)
     with threads_for(train):
         for step in range(first_step, settings.steps):
             game.set_pace(step)

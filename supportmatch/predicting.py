@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
@@ -20,7 +23,8 @@ from supportmatch.checkpoint import load_model
 from supportmatch.data.columns import read_labels
 from supportmatch.data.files import TableFile, open_table
 from supportmatch.data.images import decode_all
-from supportmatch.errors import ConfigError, TableFileError
+from supportmatch.data.tables import OTHER
+from supportmatch.errors import ConfigError, SupportMatchWarning, TableFileError
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.fitting import FitRecord, measure, picture_paths, to_frame
 from supportmatch.metrics import Evaluation
@@ -35,6 +39,8 @@ class LoadedFolder:
 
     model: SupportMatchingClassifier
     record: FitRecord
+    unknown: Counter[str] = field(default_factory=Counter)
+    """By categorical column, rows seen so far whose value neither set had at the fit; "" counts all rows."""
 
     @classmethod
     def load(cls, folder: str | Path) -> LoadedFolder:
@@ -48,8 +54,14 @@ class LoadedFolder:
         label = self.record.label
         return (f"predicted {label}", *(f"probability of {name}" for name in self.model.grid_.classes))
 
-    def open(self, path: str | Path, *, allow_new: bool = False) -> TableFile:
-        """Open a file of rows to predict, or say which of its columns do not fit."""
+    def open(self, path: str | Path, *, allow_new: bool = False, add_columns: bool = True) -> TableFile:
+        """Open a file of rows to predict, or say which of its columns do not fit.
+
+        Args:
+            path: The file.
+            allow_new: Whether it may have columns that no file had at the fit.
+            add_columns: Whether predictions will be added, so that their columns must not be there yet.
+        """
         file = open_table(path, self.record.missing_marks)
         needed = (
             (self.record.file_column,)
@@ -64,7 +76,7 @@ class LoadedFolder:
                 f"has {', '.join(file.names[:20])}): add them, or fit again without them."
             )
         taken = [name for name in self.new_columns if name in file.names]
-        if taken:
+        if taken and add_columns:
             raise TableFileError(f"{path} already has the column {', '.join(taken)}: rename or drop it.")
         if new and not allow_new:
             raise TableFileError(
@@ -76,7 +88,9 @@ class LoadedFolder:
     def probabilities(self, piece: pa.Table, where: str, images: Path | None = None) -> NDArray[np.float64]:
         """Return the class probabilities of some rows of a file."""
         if self.record.file_column is None:
-            return self.model.predict_proba(to_frame(self.record.plan.select(piece, where)))
+            features = self.record.plan.select(piece, where)
+            self._count_unknown(features)
+            return self.model.predict_proba(to_frame(features))
         if images is None:
             raise ConfigError("the model reads pictures: pass --images with the folder that they are in.")
         paths = picture_paths(piece, self.record.file_column, images)
@@ -85,6 +99,30 @@ class LoadedFolder:
             chosen = paths[start : start + _PICTURES]
             parts.append(self.model.predict_proba(np.stack(list(decode_all(chosen, self.record.side)))))
         return np.concatenate(parts)
+
+    def warn_of_unknown(self, where: Path) -> None:
+        """Warn once for each column with values that are unknown to the model, and start counting anew."""
+        n_rows = self.unknown.pop("", 0)
+        for name, n in sorted(self.unknown.items()):
+            warnings.warn(
+                f"in {n} of {n_rows} rows of {where} column {name} holds a value that no row had at the fit, so it "
+                "tells the model nothing there: is it written differently?",
+                SupportMatchWarning,
+                stacklevel=3,
+            )
+        self.unknown.clear()
+
+    def _count_unknown(self, features: pa.Table) -> None:
+        self.unknown[""] += features.num_rows
+        encoder = self.model.reader_.table_encoder
+        assert encoder is not None
+        for column in encoder.categorical:
+            if OTHER not in column.categories:
+                values = features[str(column.name)].drop_null()
+                known = pc.is_in(values, value_set=pa.array(column.categories, pa.string()))
+                n_unknown = len(values) - (pc.sum(known).as_py() or 0)
+                if n_unknown:
+                    self.unknown[str(column.name)] += n_unknown
 
 
 def predict_file(
@@ -101,16 +139,23 @@ def predict_file(
 
     The file is complete or absent, and memory does not grow with it. Other columns are carried along as they are.
     """
-    source, target = Path(path), Path(out)
+    source, target = Path(path), Path(out).resolve()
     if target.exists() and not overwrite:
         raise ConfigError(f"{target} exists and is not overwritten: choose another name or pass --overwrite.")
+    if target.exists() and not target.is_file():
+        raise ConfigError(f"{target} is not a regular file and is not replaced: choose another name.")
+    if target == source.resolve():
+        raise ConfigError(f"{target} is the file that is read and is not replaced: choose another name.")
     file = folder.open(source, allow_new=allow_new)
     n_rows = 0
     with _draft_of(target) as draft:
-        pieces = _with_predictions(folder, file, images)
-        for n in _write(pieces, draft, target.suffix == ".parquet"):
+        as_parquet = target.suffix == ".parquet"
+        for n in _write(_with_predictions(folder, file, images, as_parquet=as_parquet), draft, as_parquet):
             n_rows += n
             report(n_rows, 0)
+        if not n_rows:
+            raise TableFileError(f"{source} has a header but no rows: check how it was written.")
+    folder.warn_of_unknown(source)
     return n_rows
 
 
@@ -118,15 +163,21 @@ def evaluate_file(
     folder: LoadedFolder, path: str | Path, *, images: Path | None = None
 ) -> tuple[Evaluation, dict[str, Any], int]:
     """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup."""
-    file = folder.open(path, allow_new=True)
+    file = folder.open(path, allow_new=True, add_columns=False)
     folder.record.roles.check(file.names, str(path))
     table = file.read()
     labels = read_labels(table, folder.record.roles, str(path), grid=folder.model.grid_)
     rows = table.take(pa.array(labels.rows))
-    return (*measure(folder.probabilities(rows, str(path), images), labels), labels.n_without)
+    probabilities = folder.probabilities(rows, str(path), images)
+    folder.warn_of_unknown(Path(path))
+    return (*measure(probabilities, labels), labels.n_without)
 
 
-def _with_predictions(folder: LoadedFolder, file: TableFile, images: Path | None) -> Iterator[pa.Table]:
+def _with_predictions(
+    folder: LoadedFolder, file: TableFile, images: Path | None, *, as_parquet: bool
+) -> Iterator[pa.Table]:
+    if any(pa.types.is_nested(kind) for kind in _kinds(file)) and not as_parquet:
+        raise TableFileError(f"{file.path} has nested columns, which a CSV cannot hold: write to a .parquet file.")
     classes = pa.array([str(name) for name in folder.model.grid_.classes])
     label, *names = folder.new_columns
     for raw in file.pieces(raw=True):
@@ -136,6 +187,10 @@ def _with_predictions(folder: LoadedFolder, file: TableFile, images: Path | None
         for j, name in enumerate(names):
             found = found.append_column(name, pa.array(probabilities[:, j].round(6)))
         yield found
+
+
+def _kinds(file: TableFile) -> list[pa.DataType]:
+    return [] if file.delimiter is not None else list(pa.parquet.read_schema(file.path).types)
 
 
 def _write(pieces: Iterable[pa.Table], draft: Path, as_parquet: bool) -> Iterator[int]:

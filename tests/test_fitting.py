@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -164,8 +165,73 @@ def test_unknown_categories_and_new_gaps_are_predicted(files: Path, model: Path)
     odd = pd.read_csv(files / "deploy.csv", dtype=str).head(3)
     odd["job"], odd["weird<script>"] = "astronaut", None
     odd.to_csv(files / "odd.csv", index=False)
-    ok("predict", model, files / "odd.csv", "--out", files / "odd-out.csv", "--quiet")
+    said = ok("predict", model, files / "odd.csv", "--out", files / "odd-out.csv", "--quiet").stderr
+    assert "warning: in 3 of 3 rows" in said
+    assert "column job holds a value that no row had at the fit" in said
     assert len(pd.read_csv(files / "odd-out.csv")) == 3
+
+
+def test_the_same_rows_are_predicted_alike_however_their_file_writes_them(files: Path) -> None:
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=400), rng.integers(2, size=400)
+    typed = pd.DataFrame({"y": y, "s": s, "flag": (y + s) % 2 == 1, "x": rng.normal(size=400) + y})
+    typed["code"] = pd.Categorical(rng.integers(3, size=400) + s)
+    typed[~((y == 1) & (s == 1))].to_parquet(files / "typed-train.parquet")
+    rows = typed.drop(columns=["y", "s"])
+    rows.to_parquet(files / "typed.parquet")
+    rows.to_csv(files / "typed.csv", index=False)
+    rows.assign(code=rows["code"].astype(float)).to_csv(files / "typed-floats.csv", index=False)
+    options = ["--label", "y", "--subgroup", "s", "--deploy", files / "typed.parquet", "--config", files / "fast.toml"]
+    out = files / "typed-model"
+    ok("fit", files / "typed-train.parquet", *options, "--categorical", "code", "--out", out, "--quiet")
+    found = []
+    for name in ("typed.parquet", "typed.csv", "typed-floats.csv"):
+        target = files / f"{name}-predicted.csv"
+        assert ok("predict", out, files / name, "--out", target, "--quiet").stderr == ""
+        found.append(pd.read_csv(target)["probability of 1"])
+    assert found[0].equals(found[1])
+    assert found[0].equals(found[2])
+
+
+def test_only_files_are_replaced_and_never_the_one_that_is_read(files: Path, model: Path) -> None:
+    deploy, folder = files / "deploy.csv", files / "a folder"
+    folder.mkdir()
+    assert "not a regular file" in refused("predict", model, deploy, "--out", folder, "--overwrite")
+    before = deploy.read_bytes()
+    assert "is the file that is read" in refused("predict", model, deploy, "--out", deploy, "--overwrite")
+    assert deploy.read_bytes() == before
+
+
+def test_a_file_without_rows_leaves_nothing(files: Path, model: Path) -> None:
+    pd.read_csv(files / "deploy.csv").head(0).to_csv(files / "none.csv", index=False)
+    pd.read_csv(files / "deploy.csv").head(0).to_parquet(files / "none.parquet")
+    for name in ("none.csv", "none.parquet"):
+        assert "no rows" in refused("predict", model, files / name, "--out", files / "none-out.csv")
+        assert not (files / "none-out.csv").exists()
+
+
+def test_a_measured_file_may_hold_predictions_already(files: Path, model: Path) -> None:
+    ok("predict", model, files / "test.csv", "--out", files / "again-out.csv", "--quiet")
+    ok("evaluate", model, files / "again-out.csv", "--json")
+
+
+def test_names_with_commas_can_be_given_and_the_next_command_gives_them(files: Path) -> None:
+    frame = biased(rows(300, 0)).rename(columns={"sex!": "born, as"})
+    frame["born, as"] = frame["born, as"].str.strip().map({"Male": "Doe, John", "Female": "Roe, Jane"})
+    frame.to_csv(files / "commas.csv", index=False)
+    what = ["audit", files / "commas.csv", "--label", "Earns ?", "--subgroup", '"born, as"']
+    command = json.loads(run(*what, "--json").stdout)["next_command"]
+    options = shlex.split(command)
+    again = run(*what, "--subgroups", options[options.index("--subgroups") + 1])
+    assert again.exit_code == 3
+    assert "Doe, John" in again.output
+
+
+def test_a_fit_of_no_steps_and_one_stopped_at_its_end_are_finished(files: Path, tmp_path: Path) -> None:
+    none = tmp_path / "none.toml"
+    none.write_text(FAST.replace("steps = 20", "steps = 0", 1))
+    options = [option if option != files / "fast.toml" else none for option in fit_options(files)]
+    ok(*options, "--out", tmp_path / "untrained")
 
 
 def test_measuring_agrees_with_the_predictions(files: Path, model: Path) -> None:

@@ -22,6 +22,9 @@ JOINT = " & "
 MANY_CATEGORIES = 100
 """A categorical column with more values is said to have many."""
 
+MOST_NAMES = 100
+"""A column with more values is neither label nor subgroup."""
+
 _FEW_ROWS = 50  # below, nothing is said about columns in which every row has its own value
 _DATE = r"^\d{4}-\d{1,2}-\d{1,2}([ T].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$"
 
@@ -89,6 +92,13 @@ def read_labels(
     if not len(rows):
         raise TableFileError(f"no row of {where} has both {roles.label} and {', '.join(roles.subgroup)}: fill them in.")
     label, *parts = (column.filter(pa.array(known)) for column in columns)
+    for name, column in zip(roles.columns, (label, *parts), strict=True):
+        n_values = pc.count_distinct(column).as_py()
+        if n_values > MOST_NAMES:
+            raise TableFileError(
+                f"column {name} of {where} has {n_values} different values, more than the {MOST_NAMES} that a label or "
+                "subgroup may have: name another column, or put its values into groups."
+            )
     if grid is None:
         declared = subgroup_names or [None] * len(parts)
         if len(declared) != len(parts):
@@ -311,9 +321,9 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:
-    """Tell whether whole numbers rise from row to row, as those of an index do."""
+    """Tell whether numbers rise by one from row to row, as those of an index do."""
     values = column.to_numpy()
-    return len(values) >= _FEW_ROWS and bool(np.all(np.diff(values) > 0)) and not np.any(values % 1)
+    return len(values) >= _FEW_ROWS and bool(np.all(np.diff(values) == 1))
 
 
 def _not_numbers(name: str, values: pa.ChunkedArray, where: str) -> str:

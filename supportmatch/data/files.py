@@ -8,6 +8,7 @@ pieces. Parquet keeps the types it brings.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _PARQUET_MAGIC = b"PAR1"
 _DELIMITERS = ",;\t|"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$"
 _BLOCK_BYTES = 1 << 22
+_MOST_HEADER_BYTES = 1 << 24
 _PIECE_ROWS = 1 << 16
 
 
@@ -39,6 +41,8 @@ class TableFile:
     """Column names, trimmed."""
     delimiter: str | None
     """None for Parquet."""
+    header_lines: int
+    """Lines of a CSV that its header takes, more than one if names hold line ends."""
     missing_marks: tuple[str, ...]
 
     def read(self) -> pa.Table:
@@ -60,7 +64,7 @@ class TableFile:
                     for batch in file.iter_batches(batch_size=_PIECE_ROWS):
                         yield pa.Table.from_batches([batch]).rename_columns(list(self.names))
                 return
-            with _open_csv(self.path, self.delimiter, len(self.names)) as reader:
+            with _open_csv(self.path, self.delimiter, len(self.names), self.header_lines) as reader:
                 for batch in reader:
                     piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                     yield piece if raw else self.trim(piece)
@@ -96,9 +100,9 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
         with path.open("rb") as file:
             is_parquet = file.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
         if is_parquet:
-            names, delimiter = list(pa.parquet.read_schema(path).names), None
+            names, delimiter, header_lines = list(pa.parquet.read_schema(path).names), None, 0
         else:
-            names, delimiter = _read_header(path)
+            names, delimiter, header_lines = _read_header(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise _explain(path, error) from error
     names = [name.strip() for name in names]
@@ -112,7 +116,7 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
         names[0] = "(row name)"  # an index that was written along
     elif unnamed:
         raise TableFileError(f"column {unnamed[0]} of {path} has no name: the first line must name every column.")
-    return TableFile(path, tuple(names), delimiter, tuple(missing_marks))
+    return TableFile(path, tuple(names), delimiter, header_lines, tuple(missing_marks))
 
 
 def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -140,15 +144,26 @@ def is_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as text, the way names of classes, subgroups and categories are compared.
 
+    Programs write the same name in several ways: `1` as `1.0`, once a column has a missing value, and `true` as `True`.
+    Here they are one, value by value, so that a name does not depend on the values around it.
+
     >>> as_names(pa.chunked_array([[1.0, None, 2.5]])).to_pylist()
     ['1', None, '2.5']
+    >>> as_names(pa.chunked_array([["1.0", "True", "1.10"]])).to_pylist()
+    ['1', 'true', '1.10']
     """
     if pa.types.is_floating(column.type):
-        # Missing values turn whole numbers into floats in many programs.
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-        if pc.all(pc.equal(pc.floor(column), column), min_count=0).as_py():
-            column = column.cast(pa.int64(), safe=False)
-    return column.cast(pa.string())
+        numbers = column.cast(pa.float64())
+        return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers).cast(pa.string())
+    text = column.cast(pa.string())
+    if not _is_text(column.type):
+        return text
+    text = pc.replace_substring_regex(text, pattern=r"^([+-]?\d+)\.0+$", replacement=r"\1")
+    return pc.replace_substring_regex(
+        pc.replace_substring_regex(text, pattern="^(True|TRUE)$", replacement="true"),
+        pattern="^(False|FALSE)$",
+        replacement="false",
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -157,28 +172,43 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
 
 
-def _read_header(path: Path) -> tuple[list[str], str]:
-    """Return the column names of a CSV and its delimiter."""
+def _read_header(path: Path) -> tuple[list[str], str, int]:
+    """Return the column names of a CSV, its delimiter, and how many lines the names take."""
+    header, n_lines = b"", 0
     with pa.input_stream(str(path), compression="detect") as stream:
-        start = stream.read(1 << 16)
-    if b"\0" in start:
-        raise TableFileError(f"{path} is not a text file: a table must be CSV (as UTF-8) or Parquet.")
+        rest = b""
+        while not n_lines or header.count(b'"') % 2:  # a line end within quotes belongs to a name
+            line, end, rest = rest.partition(b"\n")
+            header, n_lines = header + line + end, n_lines + bool(end)
+            if end:
+                continue
+            rest = stream.read(1 << 16)
+            if b"\0" in rest:
+                raise TableFileError(f"{path} is not a text file: a table must be CSV (as UTF-8) or Parquet.")
+            if not rest or len(header) > _MOST_HEADER_BYTES:
+                break
     try:
-        line = start.partition(b"\n")[0].decode("utf-8-sig")
+        text = header.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise TableFileError(f"{path} is not UTF-8 text: save it as 'CSV UTF-8'.") from error
-    if not line.strip():
+    if not text.strip():
         raise TableFileError(f"the first line of {path} is empty, but it must name the columns: check the file.")
-    delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", line).count)
-    return next(csv.reader([line], delimiter=delimiter)), delimiter
+    delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", text).count)
+    try:
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise TableFileError(
+            f"the header of {path} cannot be read ({error}): end lines with a line feed and close every quote."
+        ) from error
+    return names, delimiter, max(1, n_lines)
 
 
-def _open_csv(path: Path, delimiter: str, n_columns: int) -> pa.csv.CSVStreamingReader:
+def _open_csv(path: Path, delimiter: str, n_columns: int, header_lines: int) -> pa.csv.CSVStreamingReader:
     """Open a CSV behind its header, for reading every cell as text."""
     positions = [str(i) for i in range(n_columns)]
     return pa.csv.open_csv(
         path,
-        read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=positions, skip_rows=1),
+        read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=positions, skip_rows=header_lines),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(positions, pa.string())),
     )

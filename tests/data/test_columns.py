@@ -130,6 +130,12 @@ def test_whole_floats_as_other_programs_write_them_are_the_same_class() -> None:
     assert found.grid.classes == ("0", "1")
 
 
+def test_a_column_of_many_values_is_neither_label_nor_subgroup() -> None:
+    rows = pa.table({"y": [str(i) for i in range(500)], "s": ["u", "v"] * 250})
+    with pytest.raises(TableFileError, match="column y of file has 500 different values"):
+        read_labels(rows, ROLES, "file")
+
+
 def test_several_subgroup_columns_make_a_product_of_declared_names() -> None:
     rows = pa.table({"y": ["0", "1"], "s": ["f", "m"], "t": ["p", "p"]})
     found = read_labels(rows, Roles("y", ("s", "t")), "file", subgroup_names=(None, ("p", "q")))

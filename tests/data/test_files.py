@@ -49,6 +49,15 @@ def test_a_list_is_a_table_of_one_column(csv: Path) -> None:
     assert open_table(write(csv, "file\na.png\nb.png\n")).read().to_pydict() == {"file": ["a.png", "b.png"]}
 
 
+def test_a_header_may_be_long_and_hold_line_ends_within_quotes(csv: Path) -> None:
+    names = [f"embedding {i}" for i in range(9_000)]
+    write(csv, ",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    assert open_table(csv).read().shape == (1, 9_000)
+    assert open_table(write(csv, 'a,"b\nc"\n1,2\n')).read().to_pydict() == {"a": ["1"], "b\nc": ["2"]}
+    assert open_table(write(csv, "a,b\r1,2\r3,4\r")).read().to_pydict() == {"a": ["1", "3"], "b": ["2", "4"]}
+    assert open_table(write(csv, "a,b\n1,2")).read().to_pydict() == {"a": ["1"], "b": ["2"]}
+
+
 def test_a_compressed_csv_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv.gz", gzip.compress(b"a,b\n1,2\n"))
     assert open_table(path).read().to_pydict() == {"a": ["1"], "b": ["2"]}
@@ -126,3 +135,10 @@ def test_numbers_are_numbers_only_if_all_of_them_are() -> None:
 def test_whole_floats_are_named_like_whole_numbers() -> None:
     assert as_names(pa.chunked_array([[1.0, float("nan"), 0.0]])).to_pylist() == ["1", None, "0"]
     assert as_names(pa.chunked_array([[True, False]])).to_pylist() == ["true", "false"]
+    assert as_names(pa.chunked_array([["True", "FALSE", "2.0", "2.50"]])).to_pylist() == ["true", "false", "2", "2.50"]
+
+
+def test_a_name_does_not_depend_on_the_values_around_it() -> None:
+    for other in (2.0, 2.5, None):
+        assert as_names(pa.chunked_array([[1e20, other]])).to_pylist()[0] == "1e+20"
+    assert as_names(pa.chunked_array([pa.array([1.5, 2.0], pa.float16())])).to_pylist() == ["1.5", "2"]
