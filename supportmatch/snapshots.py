@@ -67,7 +67,7 @@ class Snapshots:
                 network.load_state_dict(_below(tensors, name))
             for name, optimiser in _optimisers(game).items():
                 _load_optimiser(optimiser, _below(tensors, name))
-            columns = {name: values.tolist() for name, values in _below(tensors, "history").items()}
+            columns = {name: tensors[f"history.{name}"].tolist() for name in json.loads(notes["columns"])}
             rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         except (SafetensorError, RuntimeError, KeyError) as error:
             raise ModelFileError(f"{path} is damaged ({error}): delete {self.folder} to start anew.") from error
@@ -94,7 +94,8 @@ class Snapshots:
                 tensors |= {f"{name}.{index}.{key}": torch.as_tensor(value) for key, value in values.items()}
         for name in history.rows[0]:
             tensors[f"history.{name}"] = torch.tensor(history.column(name), dtype=torch.float64)
-        notes = {"fingerprint": self.fingerprint, "next_step": json.dumps(step + 1)}
+        columns = json.dumps(list(history.rows[0]))  # in their order, which the file does not keep
+        notes = {"fingerprint": self.fingerprint, "next_step": json.dumps(step + 1), "columns": columns}
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f"{FILE}.part"
         save_file({name: value.detach().clone().contiguous() for name, value in tensors.items()}, draft, notes)

@@ -50,7 +50,7 @@ def test_a_stopped_game_goes_on_to_the_same_weights_and_history(tmp_path: Path, 
             fitted(Snapshots(tmp_path, "run"), stop, discriminator_updates=2)
     resumed = fitted(Snapshots(tmp_path, "run"), discriminator_updates=2)
     assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(resumed), strict=True))
-    assert resumed.history_.rows == whole.history_.rows
+    assert resumed.history_.to_jsonl() == whole.history_.to_jsonl()
 
 
 def test_snapshots_are_taken_now_and_then(tmp_path: Path) -> None:
