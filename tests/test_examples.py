@@ -44,13 +44,6 @@ def test_coloured_digits_run_with_few_rows(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_on_coloured_digits_matching_reads_the_purple_fours() -> None:
-    robust = load("colored_digits").main([])
-    assert robust["ordinary classifier"] < 0.6
-    assert robust["support-matching"] > 0.95
-
-
-@pytest.mark.slow
 def test_on_adult_a_simple_thing_is_at_least_as_good_and_the_example_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
