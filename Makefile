@@ -17,8 +17,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/supportmatch demo --out demo-output --overwrite
 
+# Two processes with one thread each: small networks gain nothing from a second thread.
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: setup
 	$(BIN)/python -m pytest -m slow
