@@ -224,13 +224,11 @@ def _bin(
         edges = np.unique(np.quantile(known, np.linspace(0, 1, _BINS + 1)[1:-1])) if len(known) else np.array([])
         ids = [np.where(np.isnan(part), 0, np.searchsorted(edges, part, side="right") + 1) for part in values]
         return ids[0], ids[1] if deploy is not None else None, None
-    names = pc.unique(pa.chunked_array([*as_names(train).chunks, *(as_names(deploy).chunks if deploy else [])]))
-    names = names.drop_null()
-
-    def ids_of(part: pa.ChunkedArray) -> Ids:
-        return np.asarray(pc.fill_null(pc.index_in(as_names(part), value_set=names), -1).to_numpy(), np.int64) + 1
-
-    return ids_of(train), ids_of(deploy) if deploy is not None else None, names.to_pylist()
+    texts = [as_names(part) for part in (train, deploy) if part is not None]
+    names = pc.unique(pa.chunked_array([chunk for text in texts for chunk in text.chunks], pa.string())).drop_null()
+    places = [pc.fill_null(pc.index_in(text, value_set=names), -1).to_numpy() for text in texts]
+    ids = [np.asarray(place, np.int64) + 1 for place in places]
+    return ids[0], ids[1] if deploy is not None else None, names.to_pylist()
 
 
 def _leaks(pair: TablePair, column: Column, bins: Ids) -> list[str]:

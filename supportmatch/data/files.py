@@ -158,12 +158,14 @@ def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     text = column.cast(pa.string())
     if not _is_text(column.type):
         return text
-    text = pc.replace_substring_regex(text, pattern=r"^([+-]?\d+)\.0+$", replacement=r"\1")
-    return pc.replace_substring_regex(
-        pc.replace_substring_regex(text, pattern="^(True|TRUE)$", replacement="true"),
-        pattern="^(False|FALSE)$",
-        replacement="false",
-    )
+    # Most columns have neither spelling, and looking for it is much faster than replacing.
+    if pc.any(pc.match_substring(text, ".0"), min_count=0).as_py():
+        text = pc.replace_substring_regex(text, pattern=r"^([+-]?\d+)\.0+$", replacement=r"\1")
+    for name in ("true", "false"):
+        others = pc.is_in(text, value_set=pa.array([name.capitalize(), name.upper()]))
+        if pc.any(others, min_count=0).as_py():
+            text = pc.if_else(others, name, text)
+    return text
 
 
 def _is_text(kind: pa.DataType) -> bool:
