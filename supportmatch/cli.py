@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -54,7 +54,7 @@ Categorical = Annotated[str | None, typer.Option("--categorical", help="Columns 
 Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, with commas.")]
 MissingValues = Annotated[
     str | None,
-    typer.Option("--missing-values", help="What means missing in a CSV, with commas."),
+    typer.Option("--missing-values", help="Text that means missing, with commas."),
 ]
 FileColumn = Annotated[
     str | None, typer.Option("--file-column", help="Column with the file names of pictures, which are then the rows.")
@@ -344,6 +344,15 @@ def _without_pandas() -> Iterator[None]:
     finally:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
+            _let_arrow_ask_again()
+
+
+def _let_arrow_ask_again() -> None:
+    """Make Arrow forget that pandas was not there, for programs that call `main` and go on."""
+    import pyarrow as pa
+
+    with suppress(AttributeError):  # not part of Arrow's promises
+        pa.lib._pandas_api.__init__()
 
 
 class _NoPandas(MetaPathFinder):

@@ -181,8 +181,7 @@ def _with_predictions(
     classes = pa.array([str(name) for name in folder.model.grid_.classes])
     label, *names = folder.new_columns
     for raw in file.pieces(raw=True):
-        piece = raw if file.delimiter is None else file.trim(raw)
-        probabilities = folder.probabilities(piece, str(file.path), images)
+        probabilities = folder.probabilities(file.trim(raw), str(file.path), images)
         found = raw.append_column(label, classes.take(pa.array(probabilities.argmax(axis=1))))
         for j, name in enumerate(names):
             found = found.append_column(name, pa.array(probabilities[:, j].round(6)))

@@ -154,7 +154,10 @@ try:
     runpy.run_module("supportmatch", run_name="__main__", alter_sys=True)
 except SystemExit as stop:
     assert stop.code == 3, stop.code
-print([m for m in ("torch", "sklearn", "pandas", "scipy", "matplotlib", "PIL") if m in sys.modules])
+found = [m for m in ("torch", "sklearn", "pandas", "scipy", "matplotlib", "PIL") if m in sys.modules]
+import pyarrow as pa
+assert pa.lib._pandas_api.have_pandas  # the command leaves Arrow as it was
+print(found)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from supportmatch.data.files import as_names, as_numbers, is_number
+from supportmatch.data.files import as_names, as_numbers, is_number, is_number_with_comma
 from supportmatch.errors import ConfigError, TableFileError, UnknownNameError
 from supportmatch.sources import Ids, SourceGrid
 
@@ -227,7 +227,8 @@ def plan_columns(
 
     A column is numeric if all its values are numbers, else categorical. Dropped are columns that only one file has,
     that never vary, that hold dates, and in which every row has a value of its own, unless the user chose a kind. A
-    column in which most but not all values are numbers is refused: it is likely a number with odd marks for missing.
+    column in which most but not all values are numbers is refused: it is likely a number with odd marks for missing. So is
+    one of numbers with commas, which may be decimal or stand between thousands.
 
     Args:
         train: Labelled rows.
@@ -302,7 +303,8 @@ def _say_why_useless(
         return "numbers the rows" if all(map(_counts_rows, numbers)) else ""
     if any(map(_is_time, kinds)) or pc.all(pc.match_substring_regex(values, _DATE)).as_py():
         return "dates: turn them into numbers if they matter"
-    if pc.mean(is_number(values).cast(pa.int8())).as_py() >= 0.5:  # the mean over values that are there
+    like_numbers = pc.or_(is_number(values), is_number_with_comma(values))
+    if pc.mean(like_numbers.cast(pa.int8())).as_py() >= 0.5:  # the mean over values that are there
         raise TableFileError(_not_numbers(name, values, "the tables"))
     if n_there >= _FEW_ROWS and n_values > 0.9 * n_there:
         return "nearly every row has a value of its own"
@@ -329,11 +331,15 @@ def _counts_rows(column: pa.ChunkedArray) -> bool:
 def _not_numbers(name: str, values: pa.ChunkedArray, where: str) -> str:
     text = as_names(values)
     odd = text.filter(pc.invert(is_number(text)))
-    examples = _listed(pc.unique(odd).to_pylist()[:3])
+    examples = "; ".join(pc.unique(odd).to_pylist()[:3])
     n_numbers = len(text) - text.null_count - len(odd)
+    correct = "correct them"
+    if pc.any(is_number_with_comma(odd), min_count=0).as_py():
+        correct = "write numbers with a decimal point and nothing between thousands"
+    found = f"mixes {n_numbers} numbers with" if n_numbers else "holds"
     return (
-        f"column {name!r} of {where} mixes {n_numbers} numbers with {len(odd)} values that are none ({examples}): "
-        f"correct them, list marks that mean missing with --missing-values, or choose --categorical {name!r} or --drop "
+        f"column {name!r} of {where} {found} {len(odd)} values that are no numbers ({examples}): "
+        f"{correct}, list marks that mean missing with --missing-values, or choose --categorical {name!r} or --drop "
         f"{name!r}."
     )
 

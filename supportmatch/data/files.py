@@ -1,8 +1,8 @@
 """Tables on disk: CSV and Parquet, whole or piece by piece, without pandas or torch.
 
-CSV cells are read as text, trimmed, and marks such as `?` become missing; whether a column is made of numbers is
-decided from all of its values (`as_numbers`), never from the first block, so that a file means the same whole or in
-pieces. Parquet keeps the types it brings.
+Text is trimmed, and marks such as `?` become missing. All cells of a CSV are text; whether a column is made of numbers
+is decided from all of its values (`as_numbers`), never from the first block, so that a file means the same whole or in
+pieces. Parquet keeps the types it brings, and its text means what the same text in a CSV would.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet
 from supportmatch.errors import TableFileError
 
 MISSING_MARKS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""What counts as missing in a CSV unless the user says otherwise."""
+"""Text that counts as missing unless the user says otherwise."""
 
 _PARQUET_MAGIC = b"PAR1"
 _DELIMITERS = ",;\t|"
@@ -56,13 +56,14 @@ class TableFile:
         """Yield the rows in order, a piece at a time, in memory that does not grow with the file.
 
         Args:
-            raw: Leave the cells of a CSV as they stand in the file, neither trimmed nor with missing marks applied.
+            raw: Leave text as it stands in the file, neither trimmed nor with missing marks applied.
         """
         try:
             if self.delimiter is None:
                 with pa.parquet.ParquetFile(self.path) as file:
                     for batch in file.iter_batches(batch_size=_PIECE_ROWS):
-                        yield pa.Table.from_batches([batch]).rename_columns(list(self.names))
+                        piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
+                        yield piece if raw else self.trim(piece)
                 return
             with _open_csv(self.path, self.delimiter, len(self.names), self.header_lines) as reader:
                 for batch in reader:
@@ -72,11 +73,14 @@ class TableFile:
             raise _explain(self.path, error) from error
 
     def trim(self, piece: pa.Table) -> pa.Table:
-        """Trim every cell of a CSV, all text, and make missing marks null."""
+        """Trim text and make missing marks null."""
         marks = pa.array(self.missing_marks, pa.string())
         columns = []
         for column in piece.columns:
-            trimmed = pc.utf8_trim_whitespace(column)
+            if not _is_text(column.type):
+                columns.append(column)
+                continue
+            trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
             columns.append(pc.if_else(pc.is_in(trimmed, value_set=marks), pa.scalar(None, pa.string()), trimmed))
         return pa.table(columns, names=piece.column_names)
 
@@ -87,7 +91,7 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
     Args:
         path: A CSV (comma, semicolon, tab or bar; optionally compressed) or Parquet file; the content decides, not the
             name.
-        missing_marks: What counts as missing in a CSV.
+        missing_marks: Text that counts as missing.
     """
     path = Path(path)
     if not path.exists():
@@ -141,6 +145,11 @@ def is_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.match_substring_regex(column.cast(pa.string()), _NUMBER)
 
 
+def is_number_with_comma(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Tell of each text whether it is a number but for commas, as in `39,5` and `1,234`; missing stays missing."""
+    return pc.match_substring_regex(column.cast(pa.string()), r"^[+-]?[\d.]*\d(,\d+)+(\.\d+)?$")
+
+
 def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as text, the way names of classes, subgroups and categories are compared.
 
@@ -186,7 +195,10 @@ def _read_header(path: Path) -> tuple[list[str], str, int]:
                 continue
             rest = stream.read(1 << 16)
             if b"\0" in rest:
-                raise TableFileError(f"{path} is not a text file: a table must be CSV (as UTF-8) or Parquet.")
+                raise TableFileError(
+                    f"{path} is not a text file: a table must be Parquet, or CSV as UTF-8, plain or compressed as its "
+                    "ending (.gz, .bz2, .zst) says; unpack other archives first."
+                )
             if not rest or len(header) > _MOST_HEADER_BYTES:
                 break
     try:

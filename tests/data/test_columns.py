@@ -86,11 +86,19 @@ def test_the_user_decides_over_what_is_found() -> None:
 
 def test_numbers_mixed_with_words_are_refused_with_examples_until_the_user_decides() -> None:
     mixed = [*NUMBERS[:-2], "unknown", "n.a."]
-    with pytest.raises(TableFileError, match=r"'age' .* 58 numbers with 2 values that are none \(unknown, n.a.\)"):
+    with pytest.raises(TableFileError, match=r"'age' .* 58 numbers with 2 values that are no numbers \(unknown; n.a.\)"):
         plan(table(age=mixed))
     assert plan(table(age=mixed), categorical=("age",))["age"].kind == "categorical"
     with pytest.raises(TableFileError, match="'w'"):
         plan(table(w=WORDS), numeric=("w",))
+
+
+def test_numbers_with_commas_are_no_categories() -> None:
+    with pytest.raises(TableFileError, match=r"'p' of the tables holds \d+ values .* \(1,5; 2,5.*decimal point"):
+        plan(table(p=["1,5", "2,5"] * (N // 2)))
+    with pytest.raises(TableFileError, match="nothing between thousands"):
+        plan(table(p=["1,234.5", "20"] * (N // 2)))
+    assert plan(table(p=["1,5", "2,5"] * (N // 2)), categorical=("p",))["p"].kind == "categorical"
 
 
 def test_all_mixed_columns_are_named_at_once() -> None:

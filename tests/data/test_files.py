@@ -76,6 +76,19 @@ def test_parquet_is_known_by_its_content_and_keeps_its_types(tmp_path: Path) -> 
     assert table.to_pydict() == {"n": [1, 2], "t": ["a", None]}
 
 
+def test_text_in_parquet_means_what_it_means_in_a_csv(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    words = pd.Series([" State-gov", "?", None], dtype="category")
+    pd.DataFrame({"n": [1.5, None, 2], "t": [" cook ", "?", None], "c": words}).to_parquet(path)
+    file = open_table(path)
+    assert file.read().to_pydict() == {
+        "n": [1.5, None, 2.0],
+        "t": ["cook", None, None],
+        "c": ["State-gov", None, None],
+    }
+    assert next(file.pieces(raw=True))["t"].to_pylist() == [" cook ", "?", None]
+
+
 def test_pieces_are_the_whole_and_raw_ones_are_as_in_the_file(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_BLOCK_BYTES", 64)
     write(csv, "a,b\n" + "".join(f" {i}, ?\n" for i in range(100)))
@@ -101,6 +114,7 @@ def test_a_word_after_many_numbers_is_still_read(csv: Path, monkeypatch: pytest.
         (b"a,b\n1,\xff\n", "not UTF-8"),
         (b"caf\xe9,b\n1,2\n", "not UTF-8"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "not a text file"),
+        (b"PK\x03\x04\x14\0\0\0", "unpack other archives"),
         (b"a,a\n1,2\n", "several columns named 'a'"),
         (b"a,,b\n1,2,3\n", "column 2"),
         (b"PAR1 and no more", "cannot be read as a table"),
