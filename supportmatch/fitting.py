@@ -41,13 +41,13 @@ from supportmatch.data.inputs import Features
 from supportmatch.errors import ConfigError, ModelFileError, SupportMatchError, SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.inspection import TableAudit, TablePair, TableSource
-from supportmatch.matching import EncoderPlayer, Game
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
 from supportmatch.progress import progress_bar
 from supportmatch.report.card import render_card
 from supportmatch.report.content import ReportContent
 from supportmatch.report.page import render_page
 from supportmatch.report.shown import as_bytes, attention_of, reconstruct
+from supportmatch.report.watched import WatchedClassifier
 from supportmatch.seeding import stream
 from supportmatch.snapshots import Snapshots
 from supportmatch.tensors import read_rows
@@ -55,7 +55,6 @@ from supportmatch.tensors import read_rows
 RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CARD.md"
 RECORD_SCHEMA = 1
 _SHOWN_CODES, _SHOWN_IMAGES, _SHOWN_BAGS, _SHOWN_ROWS = 600, 8, 2, 10
-_EARLY = 0.05  # of all steps
 _WEIGHED_BAGS = 20
 
 Say = Callable[[str], None]
@@ -224,27 +223,17 @@ def config_to_toml(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
-class _WatchedFit(SupportMatchingClassifier):
-    """Support-matching that remembers z of some rows at an early step, and its last discriminator."""
+class _WatchedFit(WatchedClassifier):
+    """Support-matching that remembers z of some rows of both sets."""
 
-    def _started(self, game: Game) -> None:
-        self.discriminator = game.discriminator
-
-    def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
-        if step + 1 == _early_step(self.config_):
-            self.early |= {name: transform_rows(averaged, rows) for name, rows in self.sample.items()}
-
-    def _fit_stages(self, train: Any, deploy: Any, groups: Any, config: Config | None = None) -> Any:
+    def _choose_rows(self) -> dict[str, Rows]:
         rng = stream(self.seed_, "shown rows")
-        sets = {"train": train, "deploy": deploy}
+        sets: dict[str, Rows] = {"train": self.train, "deploy": self.deploy}
         self.chosen = {
             name: np.sort(rng.choice(len(rows), min(len(rows), _SHOWN_CODES), replace=False))
             for name, rows in sets.items()
         }
-        self.sample = {name: Rows(rows.x[self.chosen[name]], rows.layout) for name, rows in sets.items()}
-        self.early: dict[str, NDArray[np.float32]] = {}
-        self.train, self.deploy = train, deploy
-        return super()._fit_stages(train, deploy, groups, config)
+        return {name: Rows(rows.x[self.chosen[name]], rows.layout) for name, rows in sets.items()}
 
 
 def _features(request: FitRequest, pair: TablePair, audit: TableAudit) -> tuple[Features, Features]:
@@ -424,7 +413,7 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
     """Return z of some rows in the plane, early and late, by principal components."""
     if not model.early:
         return None  # the run was resumed after the early step
-    late = {name: transform_rows(model.encoder_, rows) for name, rows in model.sample.items()}
+    late = {name: transform_rows(model.encoder_, rows) for name, rows in model.shown.items()}
     sources = model.train.source_ids[model.chosen["train"]]
     names = [f"training {grid.source_name(k)}" for k in range(grid.n_sources)]
     group = [*sources]
@@ -444,12 +433,8 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
         "group": np.array(group, np.int64),
         "names": names,
         "method": "PCA",
-        "early_step": _early_step(model.config_),
+        "early_step": model.early_step,
     }
-
-
-def _early_step(config: Config) -> int:
-    return max(1, int(_EARLY * config.matching.steps))
 
 
 def _plane(z: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -227,8 +227,8 @@ def plan_columns(
 
     A column is numeric if all its values are numbers, else categorical. Dropped are columns that only one file has,
     that never vary, that hold dates, and in which every row has a value of its own, unless the user chose a kind. A
-    column in which most but not all values are numbers is refused: it is likely a number with odd marks for missing. So is
-    one of numbers with commas, which may be decimal or stand between thousands.
+    column in which most but not all values are numbers is refused: it is likely a number with odd marks for missing.
+    So is one of numbers with commas, which may be decimal or stand between thousands.
 
     Args:
         train: Labelled rows.

@@ -54,10 +54,10 @@ class SupportMatching(Method):
 
     def fit(self, problem: Problem, seed: int, configuration: dict[str, Any]) -> Outcome:
         """Fit, predict, and keep what figures need."""
-        from supportmatch.bench.methods.watched import WatchedClassifier, arrays_to_show
+        from supportmatch.bench.methods.watched import WatchedOnTest, arrays_to_show
 
         config = Config.model_validate(configuration)
-        model = WatchedClassifier(
+        model = WatchedOnTest(
             subgroup_names=problem.subgroup_names, class_names=problem.class_names, random_state=seed, config=config
         )
         model.look_at(problem)
@@ -71,8 +71,7 @@ class SupportMatching(Method):
         details: dict[str, Any] = {"last_steps": {k: float(np.mean([row[k] for row in last])) for k in last[0]}}
         if hasattr(model, "clusters_"):
             details["clustering"] = score_clusters(problem, model.clusters_.ids)
-        arrays = model.seen_early | arrays_to_show(model, problem)
-        return Outcome(model.predict(problem.X_test), details, model.history_, arrays)
+        return Outcome(model.predict(problem.X_test), details, model.history_, arrays_to_show(model))
 
 
 def our_clustering(setting: Setting, budget: Budget) -> ClusteringConfig:

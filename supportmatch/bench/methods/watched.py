@@ -7,49 +7,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from supportmatch.classifier import transform_rows
+from supportmatch.data.containers import Rows
 from supportmatch.data.problems import Problem
-from supportmatch.estimator import SupportMatchingClassifier
-from supportmatch.matching import EncoderPlayer, Game
 from supportmatch.report.shown import as_bytes, attention_of, reconstruct
+from supportmatch.report.watched import WatchedClassifier
 from supportmatch.tensors import read_rows
 
 _SHOWN_IMAGES = 8
 _SHOWN_BAGS = 2
 _SHOWN_CODES = 1_000
-_EARLY = 0.05  # of all steps: the paper shows z at 450 of 12,000
 
 
-class WatchedClassifier(SupportMatchingClassifier):
-    """Support-matching that remembers z of some test rows at an early step, and its last discriminator."""
+class WatchedOnTest(WatchedClassifier):
+    """Support-matching that remembers z of some test rows."""
 
     def look_at(self, problem: Problem) -> None:
-        """Choose the rows to remember."""
-        self.shown = problem
-        self.seen_early: dict[str, NDArray[Any]] = {}
+        """Choose the problem whose test rows to remember."""
+        self.problem = problem
 
-    def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
-        steps = self.config_.matching.steps
-        if step + 1 == max(1, int(_EARLY * steps)):
-            rows = self.reader_.read(self.shown.X_test[:_SHOWN_CODES])
-            self.seen_early["z_early"] = transform_rows(averaged, rows)
-            self.seen_early["early_step"] = np.array(step + 1)
-        if step + 1 == steps:
-            self.discriminator = game.discriminator
+    def _choose_rows(self) -> dict[str, Rows]:
+        return {"test": self.reader_.read(self.problem.X_test[:_SHOWN_CODES])}
 
 
-def arrays_to_show(model: WatchedClassifier, problem: Problem) -> dict[str, NDArray[Any]]:
+def arrays_to_show(model: WatchedOnTest) -> dict[str, NDArray[Any]]:
     """Return z of test rows and, for images, reconstructions and attention: see `bench/figures.py`."""
-    grid, player = problem.grid, model.encoder_
+    problem, train, deploy, player = model.problem, model.train, model.deploy, model.encoder_
     test_y, test_s = problem.y_test[:_SHOWN_CODES], problem.subgroup_test[:_SHOWN_CODES]
+    grid = problem.grid
     arrays: dict[str, NDArray[Any]] = {
         "z_late": model.transform(problem.X_test[:_SHOWN_CODES]),
         "test_sources": grid.source_ids(grid.class_ids(test_y), grid.subgroup_ids(test_s)),
     }
-    deploy = model.reader_.read(problem.X_deploy)
+    if model.early:
+        arrays |= {"z_early": model.early["test"], "early_step": np.array(model.early_step)}
     if not deploy.is_images:
         return arrays
-    train = model.reader_.read(problem.X_train)
     bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
     for name, rows, which in (
         ("train", train, np.arange(min(_SHOWN_IMAGES, len(train)))),
