@@ -6,20 +6,16 @@ A folder is written beside its final name and renamed, so it is complete or abse
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
 from supportmatch.audit import SourceAudit
@@ -32,14 +28,13 @@ from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.history import History
 from supportmatch.matching import EncoderPlayer
 from supportmatch.networks.encoders import build_decoder, build_encoder
+from supportmatch.output import new_folder
 from supportmatch.sources import Label, SourceGrid
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SCHEMA = 1
-MARK = ".supportmatch"
-"""File that tells our folders from everything else."""
 WEIGHTS, MODEL, HISTORY = "model.safetensors", "model.json", "history.jsonl"
 OWN = ("an encoder", "a decoder")
 
@@ -74,7 +69,7 @@ def write_model(model: SupportMatchingClassifier, folder: Path) -> None:
     weights: dict[str, Tensor] = {}
     for part, network in (("encoder", model.encoder_), ("classifier", model.classifier_)):
         weights |= {f"{part}.{name}": value.contiguous() for name, value in network.state_dict().items()}
-    save_file(weights, folder / WEIGHTS)
+    (folder / WEIGHTS).write_bytes(save(weights))
     (folder / MODEL).write_text(json.dumps(description, indent=1), encoding="utf-8")
     (folder / HISTORY).write_text(model.history_.to_jsonl(), encoding="utf-8")
 
@@ -145,51 +140,6 @@ def _rebuild(
     if description["audit"] is not None:
         model.audit_ = SourceAudit.from_json(description["audit"])
     return model
-
-
-@contextmanager
-def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a draft folder that takes its final name when the block ends well, and vanishes when it does not.
-
-    With `overwrite` an existing folder is replaced, but only one that this package wrote: it must bear our mark.
-    """
-    folder = folder.resolve()
-    check_free(folder, overwrite)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = folder.with_name(f".{folder.name}-{uuid4().hex[:12]}")
-    draft.mkdir()
-    try:
-        yield draft
-        (draft / MARK).write_text("This folder was written by supportmatch, which may replace it.\n", encoding="utf-8")
-        check_free(folder, overwrite)  # again: the block may have taken minutes
-        _swap(draft, folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def check_free(folder: Path, overwrite: bool) -> None:
-    """Refuse to take a name that is in use by anything but an empty folder or, on request, one of ours."""
-    if not folder.exists():
-        return
-    if not overwrite:
-        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).is_file()):
-        raise ModelFileError(f"{folder} was not written by supportmatch and is not overwritten: choose another folder.")
-
-
-def _swap(draft: Path, folder: Path) -> None:
-    """Give the draft its final name; what had the name before goes only once the draft stands."""
-    if not folder.exists():
-        os.replace(draft, folder)
-        return
-    old = draft.with_name(f"{draft.name}-old")
-    os.replace(folder, old)
-    try:
-        os.replace(draft, folder)
-    except BaseException:  # also an interrupt: the old folder must come back
-        os.replace(old, folder)
-        raise
-    shutil.rmtree(old)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

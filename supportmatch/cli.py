@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import shlex
 import sys
@@ -187,7 +188,10 @@ def fit(
     try:
         fitted = fit_files(request, say)
     except StoppedError as error:
-        typer.echo(f"supportmatch: {error} The same command goes on from there.", err=True)
+        typer.echo(f"supportmatch: {error}", err=True)
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:  # before or after the fit itself
+        typer.echo("supportmatch: stopped; the same command does the rest.", err=True)
         raise typer.Exit(130) from None
     for note in fitted.warnings:
         typer.echo(f"warning: {note}", err=True)
@@ -437,6 +441,19 @@ def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         app()
-    except (SupportMatchError, OSError) as error:
+    except SupportMatchError as error:
         print(f"supportmatch: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"supportmatch: {_explain(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _explain(error: OSError) -> str:
+    """Say what the operating system refused, and what to do."""
+    where = f" for {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"No space left on device{where}: make room, then run the same command again."
+    if isinstance(error, PermissionError):
+        return f"permission denied{where}: correct the permissions, or name another place."
+    return str(error)

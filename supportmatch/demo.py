@@ -14,7 +14,6 @@ import numpy as np
 from supportmatch.audit import audit_sources
 from supportmatch.baselines.complete_support import CompleteSupportClassifier
 from supportmatch.baselines.erm import ErmClassifier
-from supportmatch.checkpoint import new_folder
 from supportmatch.clustering.quality import cluster_quality
 from supportmatch.data.containers import Labeled
 from supportmatch.data.inputs import FeatureReader
@@ -22,6 +21,7 @@ from supportmatch.data.problems import Problem, load_problem
 from supportmatch.errors import SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.metrics import Evaluation
+from supportmatch.output import new_folder
 from supportmatch.report.figures import figure_accuracy, figure_history, figure_reconstructions, figure_sources
 
 Say = Callable[[str], None]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from supportmatch.audit import audit_sources
 from supportmatch.bags import DeploymentBags, GroupedBags, PlainBags, TrainingBags, describe_balance
 from supportmatch.classifier import fit_classifier, predict_rows, transform_rows
-from supportmatch.clustering import cluster_deployment
+from supportmatch.clustering import Clusters, cluster_deployment, warn_of_dying_clusters
 from supportmatch.config import Config, TableConfig, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
 from supportmatch.matching import EncoderPlayer, Game, match_supports
 from supportmatch.metrics import Evaluation, evaluate_names
-from supportmatch.progress import progress_bar
+from supportmatch.progress import Report, progress_bar
 from supportmatch.seeding import check_seed
 from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
@@ -91,8 +92,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         train, deploy = self._read(X, y, subgroup, X_deploy)
         if self.config_.bags.balancing == "none":
             return self._fit_stages(train, deploy, None)
-        with progress_bar("clustering", enabled=self.verbose) as report:
-            self.clusters_ = cluster_deployment(train, deploy, self.config_.clustering, self.seed_, report)
+        self.clusters_ = self._divide(train, deploy)
         return self._fit_stages(train, deploy, self.clusters_.ids)
 
     def fit_with_oracle_bags(
@@ -173,6 +173,24 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
 
+    def _divide(self, train: Labeled, deploy: Unlabeled) -> Clusters:
+        """Divide the deployment set into clusters, or take those that an interrupted run has found."""
+        kept = self._snapshots.kept_clusters() if self._snapshots else None
+        if kept is not None:
+            warn_of_dying_clusters(kept, train.support)
+            return kept
+        with self._stage("clustering") as report:
+            clusters = cluster_deployment(train, deploy, self.config_.clustering, self.seed_, report)
+        if self._snapshots:
+            self._snapshots.keep_clusters(clusters)
+        return clusters
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[Report]:
+        """Show a stage's progress, and let it be stopped."""
+        with progress_bar(name, enabled=self.verbose) as report:
+            yield self._snapshots.stoppable(name, report) if self._snapshots else report
+
     def _fit_stages(
         self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
     ) -> SupportMatchingClassifier:
@@ -201,7 +219,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 started=self._started,
                 snapshots=self._snapshots,
             )
-        with progress_bar("classifier", enabled=self.verbose) as report:
+        with self._stage("classifier") as report:
             self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
         self.grid_ = train.grid
         return self

@@ -32,12 +32,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from supportmatch.checkpoint import new_folder
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.data.tables import MISSING, OTHER, CategoricalColumn, NumericColumn, TableEncoder
 from supportmatch.errors import ConfigError
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.networks.encoders import split_code
+from supportmatch.output import new_folder
 from supportmatch.seeding import stream
 from supportmatch.sources import Label
 

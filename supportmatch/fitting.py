@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from supportmatch.baselines.complete_support import CompleteSupportClassifier
 from supportmatch.baselines.erm import ErmClassifier
-from supportmatch.checkpoint import check_free, new_folder, write_model
+from supportmatch.checkpoint import write_model
 from supportmatch.classifier import transform_rows
 from supportmatch.config import Config, TableConfig, default_config, preset, read_config
 from supportmatch.data.columns import MANY_CATEGORIES, Column, ColumnPlan, Labels, Roles, read_labels
@@ -42,6 +42,7 @@ from supportmatch.errors import ConfigError, ModelFileError, SupportMatchError, 
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
+from supportmatch.output import check_free, new_folder
 from supportmatch.progress import progress_bar
 from supportmatch.report.card import render_card
 from supportmatch.report.content import ReportContent
@@ -498,11 +499,11 @@ def hash_file(path: Path) -> str:
 
 @contextmanager
 def _stopped_by_signals(snapshots: Snapshots) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the game after its step, with a snapshot; a second one ends at once."""
+    """Let SIGINT and SIGTERM end the fit after a step, with a snapshot; a second one ends at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         if not snapshots.stop_requested:
-            os.write(2, b"\nStopping after the next step of matching; once more to stop at once.\n")
+            os.write(2, b"\nStopping at the next step; once more to stop at once.\n")
         else:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

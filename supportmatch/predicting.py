@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +25,7 @@ from supportmatch.errors import ConfigError, SupportMatchWarning, TableFileError
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.fitting import FitRecord, measure, picture_paths, to_frame
 from supportmatch.metrics import Evaluation
+from supportmatch.output import new_file
 from supportmatch.progress import Report, silent
 
 _PICTURES = 256  # decoded at a time
@@ -148,7 +146,7 @@ def predict_file(
         raise ConfigError(f"{target} is the file that is read and is not replaced: choose another name.")
     file = folder.open(source, allow_new=allow_new)
     n_rows = 0
-    with _draft_of(target) as draft:
+    with new_file(target) as draft:
         as_parquet = target.suffix == ".parquet"
         for n in _write(_with_predictions(folder, file, images, as_parquet=as_parquet), draft, as_parquet):
             n_rows += n
@@ -209,15 +207,3 @@ def _write(pieces: Iterable[pa.Table], draft: Path, as_parquet: bool) -> Iterato
     finally:
         if writer is not None:
             writer.close()
-
-
-@contextmanager
-def _draft_of(target: Path) -> Iterator[Path]:
-    """Yield a draft that takes the final name when the block ends well, and vanishes when it does not."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}-{uuid4().hex[:12]}")
-    try:
-        yield draft
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -1,34 +1,37 @@
-"""Snapshots of a game: everything that is needed to go on exactly where it stopped.
+"""Snapshots of a fit: everything that is needed to go on exactly where it stopped.
 
-Bags are pure functions of (seed, step), so a snapshot holds the networks, their averages, the optimisers, the number of
-the step and what happened so far, in one safetensors file that is replaced as a whole.
+The clusters are kept once they are found. Bags are pure functions of (seed, step), so a snapshot of the game holds the
+networks, their averages, the optimisers, the number of the step and what happened so far, in one safetensors file that
+is replaced as a whole.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from supportmatch.clustering import Clusters
 from supportmatch.errors import ModelFileError, StoppedError
 from supportmatch.history import History
+from supportmatch.output import write_atomically
+from supportmatch.progress import Report
 
 if TYPE_CHECKING:
     from supportmatch.matching import Game
 
-FILE = "game.safetensors"
+FILE, CLUSTERS = "game.safetensors", "clusters.safetensors"
 EVERY_SECONDS = 20.0
 
 
 class Snapshots:
-    """Takes snapshots into a folder now and then, and one at the end of the step in which a stop is asked for.
+    """Takes snapshots into a folder now and then, at the end of the game, and in the step in which a stop is asked for.
 
     Args:
         folder: Where the file is kept.
@@ -43,47 +46,71 @@ class Snapshots:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a snapshot to go on from."""
-        return (self.folder / FILE).exists()
+        """Whether there is anything to go on from."""
+        return (self.folder / FILE).exists() or (self.folder / CLUSTERS).exists()
+
+    def stoppable(self, stage: str, report: Report) -> Report:
+        """Return a listener to a stage that ends it when a stop is asked for."""
+
+        def listen(done: int, total: int) -> None:
+            report(done, total)
+            if self.stop_requested:
+                kept = f"what was done before is kept in {self.folder}" if self.exists else "nothing is kept yet"
+                raise StoppedError(f"stopped at the stage {stage}; {kept}. The same command does the rest.")
+
+        return listen
+
+    def keep_clusters(self, clusters: Clusters) -> None:
+        """Keep the clusters for a later run."""
+        tensors = {"ids": torch.from_numpy(clusters.ids), "cluster_ids": torch.tensor(clusters.cluster_ids)}
+        if clusters.probabilities is not None:
+            tensors["probabilities"] = torch.from_numpy(clusters.probabilities)
+        self._replace(CLUSTERS, tensors, {"method": clusters.method})
+
+    def kept_clusters(self) -> Clusters | None:
+        """Return the clusters that an earlier run found, if it got so far."""
+        kept = self._read(CLUSTERS)
+        if kept is None:
+            return None
+        notes, tensors = kept
+        probabilities = tensors["probabilities"].numpy() if "probabilities" in tensors else None
+        return Clusters(tensors["ids"].numpy(), tuple(tensors["cluster_ids"].tolist()), probabilities, notes["method"])
 
     def restore(self, game: Game, average: nn.Module) -> tuple[int, History]:
         """Bring networks and optimisers to where the snapshot was taken; return the next step and the history.
 
         Without a snapshot nothing changes, and the next step is the first.
         """
-        path = self.folder / FILE
-        if not path.exists():
+        kept = self._read(FILE)
+        if kept is None:
             return 0, History()
+        notes, tensors = kept
         try:
-            with safe_open(path, framework="pt") as file:
-                notes = file.metadata() or {}
-                if notes.get("fingerprint") != self.fingerprint:
-                    raise ModelFileError(
-                        f"{path} belongs to another run (other data, configuration or version): delete "
-                        f"{self.folder} to start anew, or repeat the command that it was made by."
-                    )
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             for name, network in (("player", game.player), ("average", average), ("discriminator", game.discriminator)):
                 network.load_state_dict(_below(tensors, name))
             for name, optimiser in _optimisers(game).items():
                 _load_optimiser(optimiser, _below(tensors, name))
             columns = {name: tensors[f"history.{name}"].tolist() for name in json.loads(notes["columns"])}
             rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        except (SafetensorError, RuntimeError, KeyError) as error:
-            raise ModelFileError(f"{path} is damaged ({error}): delete {self.folder} to start anew.") from error
+        except (RuntimeError, KeyError) as error:
+            raise self._damaged(FILE, error) from error
         history = History()
         for row in rows:
             history.append(int(row.pop("step")), **row)
         return int(notes["next_step"]), history
 
     def after_step(self, step: int, game: Game, average: nn.Module, history: History) -> None:
-        """Take a snapshot if it is time, or if a stop was asked for, which then ends the game."""
-        if not self.stop_requested and time.monotonic() - self._latest < self.every:
+        """Take a snapshot if it is time, after the last step, or if a stop was asked for, which then ends the game."""
+        is_last = step + 1 == game.config.steps
+        if not (is_last or self.stop_requested) and time.monotonic() - self._latest < self.every:
             return
         self._take(step, game, average, history)
         self._latest = time.monotonic()
         if self.stop_requested:
-            raise StoppedError(f"stopped after step {step + 1}; what was done is kept in {self.folder}.")
+            raise StoppedError(
+                f"stopped after step {step + 1}; what was done is kept in {self.folder}. The same command does the "
+                "rest."
+            )
 
     def _take(self, step: int, game: Game, average: nn.Module, history: History) -> None:
         tensors: dict[str, Tensor] = {}
@@ -95,13 +122,32 @@ class Snapshots:
         for name in history.rows[0]:
             tensors[f"history.{name}"] = torch.tensor(history.column(name), dtype=torch.float64)
         columns = json.dumps(list(history.rows[0]))  # in their order, which the file does not keep
-        notes = {"fingerprint": self.fingerprint, "next_step": json.dumps(step + 1), "columns": columns}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f"{FILE}.part"
-        save_file({name: value.detach().clone().contiguous() for name, value in tensors.items()}, draft, notes)
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(draft, self.folder / FILE)
+        self._replace(FILE, tensors, {"next_step": json.dumps(step + 1), "columns": columns})
+
+    def _replace(self, name: str, tensors: dict[str, Tensor], notes: dict[str, str]) -> None:
+        content = save(
+            {key: value.contiguous() for key, value in tensors.items()}, {**notes, "fingerprint": self.fingerprint}
+        )
+        write_atomically(self.folder / name, content)
+
+    def _read(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]] | None:
+        path = self.folder / name
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                notes = file.metadata() or {}
+                if notes.get("fingerprint") != self.fingerprint:
+                    raise ModelFileError(
+                        f"{path} belongs to another run (other data, configuration or version): delete "
+                        f"{self.folder} to start anew, or repeat the command that it was made by."
+                    )
+                return notes, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        except SafetensorError as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> ModelFileError:
+        return ModelFileError(f"{self.folder / name} is damaged ({error}): delete {self.folder} to start anew.")
 
 
 def _optimisers(game: Game) -> dict[str, torch.optim.Optimizer]:

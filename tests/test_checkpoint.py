@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from supportmatch import checkpoint
-from supportmatch.checkpoint import HISTORY, MARK, MODEL, WEIGHTS, load_model
+from supportmatch import output
+from supportmatch.checkpoint import HISTORY, MODEL, WEIGHTS, load_model
 from supportmatch.config import (
     AutoencoderConfig,
     BagConfig,
@@ -31,6 +31,7 @@ from supportmatch.config import (
 from supportmatch.data.synthetic import make_sources
 from supportmatch.errors import ConfigError, ModelFileError, SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.output import MARK
 
 SOURCES = make_sources(n_train=15, n_deploy=15, n_test=10)
 X, Y, S = SOURCES.train.x, np.array(["no", "yes"])[SOURCES.train.y], SOURCES.train.s
@@ -181,11 +182,11 @@ def test_overwriting_replaces_the_whole_folder(folder: Path) -> None:
 
 
 def break_writing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_half(tensors: dict[str, torch.Tensor], path: Path) -> None:
-        path.write_bytes(b"half of it")
+    def write_half(path: Path, content: bytes) -> None:
+        path.write_text("half of it")
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", write_half)
+    monkeypatch.setattr(Path, "write_bytes", write_half)
 
 
 def test_a_failure_while_writing_leaves_nothing_behind(
@@ -211,15 +212,15 @@ def test_a_failure_while_overwriting_leaves_the_old_model(
 def test_a_failure_while_renaming_leaves_the_old_model(
     model: SupportMatchingClassifier, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, replace = contents(folder), checkpoint.os.replace
+    before, replace = contents(folder), output.os.replace
 
     def refuse_the_final_name(source: Path, target: Path) -> None:
         if Path(target) == folder:  # once: putting the old model back is allowed
-            monkeypatch.setattr(checkpoint.os, "replace", replace)
+            monkeypatch.setattr(output.os, "replace", replace)
             raise PermissionError("the name is taken")
         replace(source, target)
 
-    monkeypatch.setattr(checkpoint.os, "replace", refuse_the_final_name)
+    monkeypatch.setattr(output.os, "replace", refuse_the_final_name)
     with pytest.raises(PermissionError):
         model.save(folder, overwrite=True)
     assert contents(folder) == before
@@ -355,26 +356,18 @@ def test_an_empty_folder_may_be_filled(model: SupportMatchingClassifier, tmp_pat
 def test_an_interrupt_while_renaming_leaves_the_old_model(
     model: SupportMatchingClassifier, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, replace = contents(folder), checkpoint.os.replace
+    before, replace = contents(folder), output.os.replace
 
     def interrupt_once(source: Path, target: Path) -> None:
         if Path(target) == folder:
-            monkeypatch.setattr(checkpoint.os, "replace", replace)
+            monkeypatch.setattr(output.os, "replace", replace)
             raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr(checkpoint.os, "replace", interrupt_once)
+    monkeypatch.setattr(output.os, "replace", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
         model.save(folder, overwrite=True)
     assert contents(folder) == before
-
-
-def test_a_folder_that_appears_during_the_work_is_left_alone(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    with pytest.raises(ModelFileError), checkpoint.new_folder(target):  # noqa: PT012
-        target.mkdir()
-        (target / "precious").write_text("mine")
-    assert [path.name for path in tmp_path.rglob("*")] == ["out", "precious"]
 
 
 def test_a_loaded_model_can_be_fitted_again_with_matching(tmp_path: Path) -> None:

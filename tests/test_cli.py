@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import supportmatch
-from supportmatch.checkpoint import MARK
+from supportmatch.output import MARK
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

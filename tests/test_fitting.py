@@ -23,6 +23,7 @@ from supportmatch import load
 from supportmatch.cli import app
 from supportmatch.errors import SupportMatchError
 from supportmatch.fitting import CARD, CONFIG, PAGE, RECORD
+from supportmatch.snapshots import FILE
 
 WRITTEN = {PAGE, CARD, CONFIG, RECORD, "history.jsonl", "model.json", "model.safetensors", "report.json"}
 FAST = "[matching]\nsteps = 20\n[clustering]\npretrain_steps = 5\n[classifier]\nepochs = 5\n"
@@ -441,12 +442,12 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(files: Path, tmp_path: Pat
         text=True,
     )
     unfinished = tmp_path / ".model-unfinished"
-    while first.poll() is None and not unfinished.is_dir():
+    while first.poll() is None and not (unfinished / FILE).exists():
         time.sleep(0.05)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=120)
     assert first.returncode == 130, said
-    assert "The same command goes on from there" in said
+    assert "The same command does the rest" in said
     assert not (tmp_path / "model").exists()
     assert unfinished.is_dir()
     subprocess.run(command, check=True, timeout=300)
@@ -471,6 +472,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(files: Path, tmp_path: P
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "No space left on device" in done.stderr
+        assert "make room" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert not (disk / "model").exists()
     finally:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from supportmatch import SupportMatchingClassifier, load_problem
+from supportmatch.clustering import cluster_deployment as find
 from supportmatch.config import Config, default_config
 from supportmatch.errors import ModelFileError, StoppedError
 from supportmatch.matching import EncoderPlayer, Game
-from supportmatch.snapshots import FILE, Snapshots
+from supportmatch.progress import Report
+from supportmatch.snapshots import CLUSTERS, FILE, Snapshots
 
 STEPS = 30
 
@@ -55,7 +58,7 @@ def test_a_stopped_game_goes_on_to_the_same_weights_and_history(tmp_path: Path, 
 
 def test_snapshots_are_taken_now_and_then(tmp_path: Path) -> None:
     fitted(Snapshots(tmp_path, "run", every=0.0))
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert {path.name for path in tmp_path.iterdir()} == {CLUSTERS, FILE}
     again = fitted(Snapshots(tmp_path, "run"))  # the snapshot after the last step leaves nothing to do
     assert len(again.history_.rows) == STEPS
 
@@ -70,7 +73,35 @@ def test_a_snapshot_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_snapshot_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         fitted(Snapshots(tmp_path, "run"), 3)
-    path = tmp_path / FILE
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ModelFileError, match="is damaged"):
-        fitted(Snapshots(tmp_path, "run"))
+    for name in (FILE, CLUSTERS):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:1000])
+        with pytest.raises(ModelFileError, match=f"{name} is damaged"):
+            fitted(Snapshots(tmp_path, "run"))
+
+
+@pytest.mark.parametrize(("stage", "kept"), [("clustering", "nothing is kept yet"), ("classifier", "is kept in")])
+def test_other_stages_stop_as_well_and_what_was_done_before_is_kept(
+    tmp_path: Path, stage: str, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping = Snapshots(tmp_path, "run")
+    stop_at = stopping.stoppable
+
+    def ask_to_stop(name: str, report: Report) -> Report:
+        stopping.stop_requested = name == stage
+        return stop_at(name, report)
+
+    monkeypatch.setattr(stopping, "stoppable", ask_to_stop)
+    with pytest.raises(StoppedError, match=f"at the stage {stage}; .*{kept}"):
+        fitted(stopping)
+    monkeypatch.setattr("supportmatch.estimator.cluster_deployment", forbidden if stage == "classifier" else find)
+    resumed = fitted(Snapshots(tmp_path, "run"))
+    monkeypatch.undo()
+    whole = fitted()
+    assert np.array_equal(resumed.clusters_.ids, whole.clusters_.ids)
+    assert resumed.clusters_.method == whole.clusters_.method
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(resumed), strict=True))
+
+
+def forbidden(*arguments: Any) -> None:
+    raise AssertionError("clusters that were kept are not to be found again")

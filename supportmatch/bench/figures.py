@@ -34,10 +34,11 @@ from supportmatch.bench.compare import (
     shown_metrics,
     summarise,
 )
-from supportmatch.bench.store import ARRAYS, HISTORY, Row, write_atomically
+from supportmatch.bench.store import ARRAYS, HISTORY, Row
 from supportmatch.data.problems import SETTINGS
 from supportmatch.errors import ConfigError, ShapeError, UnknownNameError
 from supportmatch.history import History
+from supportmatch.output import write_atomically
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -16,9 +16,10 @@ from supportmatch.bench.compare import (
     leave_out_other_configurations,
 )
 from supportmatch.bench.figures import Illustration, figure_boxes, figure_clusters
-from supportmatch.bench.store import Row, Store, write_atomically
+from supportmatch.bench.store import Row, Store
 from supportmatch.data.problems import SETTINGS
 from supportmatch.errors import ConfigError
+from supportmatch.output import write_atomically
 
 PAGE = "report.html"
 

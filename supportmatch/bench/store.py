@@ -20,6 +20,7 @@ from uuid import uuid4
 from filelock import FileLock
 
 from supportmatch.errors import ResultFileError
+from supportmatch.output import flush_folder, write_atomically
 
 Row = dict[str, Any]
 """What is known of one run; see `supportmatch.bench.runs` for its fields."""
@@ -74,7 +75,7 @@ class Store:
         write_atomically(place / ROW, last)
         if is_new:
             os.replace(place, folder)
-            _flush_folder(folder.parent)
+            flush_folder(folder.parent)
 
     def pack(self) -> int:
         """Write every row to one file, so that rows can be kept without folders; return how many there are."""
@@ -118,20 +119,6 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, allow_nan=False) + "\n"
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is whole or absent for every reader and after a power cut; it may replace another."""
-    draft = path.with_name(f".{path.name}-{uuid4().hex[:12]}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    _flush_folder(path.parent)
-
-
 def _read_folder(folder: Path) -> Row | None:
     path = folder / ROW
     try:
@@ -164,12 +151,3 @@ def _read_row(text: str, where: str) -> Row:
 
 def _sort_key(row: Row) -> tuple[Any, ...]:
     return row["setting"], row["method"], row["seed"], row["budget"], row["config_hash"]
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -28,7 +28,7 @@ from supportmatch.errors import ConfigError, SupportMatchWarning, TooFewDeployme
 from supportmatch.progress import Report, silent
 from supportmatch.sources import Ids, Support
 
-__all__ = ["Clusters", "cluster_deployment", "plan_clusters", "smallest_healthy_size"]
+__all__ = ["Clusters", "cluster_deployment", "plan_clusters", "smallest_healthy_size", "warn_of_dying_clusters"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def cluster_deployment(
         )
     columns, probabilities = _run_method(train, deploy, config, cluster_ids, seed, report)
     clusters = Clusters(np.array(cluster_ids)[columns], cluster_ids, probabilities, config.method)
-    _warn_of_dying_clusters(clusters, train.support)
+    warn_of_dying_clusters(clusters, train.support)
     return clusters
 
 
@@ -167,7 +167,8 @@ def _run_method(
     return probabilities.argmax(axis=1), probabilities
 
 
-def _warn_of_dying_clusters(clusters: Clusters, support: Support) -> None:
+def warn_of_dying_clusters(clusters: Clusters, support: Support) -> None:
+    """Warn of clusters that are empty or nearly so."""
     n_rows = len(clusters.ids)
     enough = smallest_healthy_size(n_rows)
     dying = [

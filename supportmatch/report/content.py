@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from supportmatch.audit import SourceAudit
-from supportmatch.bench.store import write_atomically
 from supportmatch.errors import ModelFileError
+from supportmatch.output import write_atomically
 
 SCHEMA = 1
 VALUES, ARRAYS = "report.json", "report.safetensors"

@@ -86,7 +86,9 @@ def test_the_user_decides_over_what_is_found() -> None:
 
 def test_numbers_mixed_with_words_are_refused_with_examples_until_the_user_decides() -> None:
     mixed = [*NUMBERS[:-2], "unknown", "n.a."]
-    with pytest.raises(TableFileError, match=r"'age' .* 58 numbers with 2 values that are no numbers \(unknown; n.a.\)"):
+    with pytest.raises(
+        TableFileError, match=r"'age' .* 58 numbers with 2 values that are no numbers \(unknown; n.a.\)"
+    ):
         plan(table(age=mixed))
     assert plan(table(age=mixed), categorical=("age",))["age"].kind == "categorical"
     with pytest.raises(TableFileError, match="'w'"):
