@@ -28,8 +28,11 @@ import pyarrow as pa
 import tomli_w
 from numpy.typing import NDArray
 
+from supportmatch.baselines.cluster_labels import ClusterLabelClassifier
 from supportmatch.baselines.complete_support import CompleteSupportClassifier
 from supportmatch.baselines.erm import ErmClassifier
+from supportmatch.baselines.interface import Baseline
+from supportmatch.baselines.pseudo_label import PseudoLabelClassifier
 from supportmatch.checkpoint import write_model
 from supportmatch.classifier import transform_rows
 from supportmatch.config import Config, TableConfig, default_config, preset, read_config
@@ -43,7 +46,7 @@ from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
 from supportmatch.output import check_free, new_folder
-from supportmatch.progress import progress_bar
+from supportmatch.progress import Report, progress_bar
 from supportmatch.report.card import render_card
 from supportmatch.report.content import ReportContent
 from supportmatch.report.page import render_page
@@ -183,7 +186,8 @@ def fit_files(request: FitRequest, say: Say = lambda text: None) -> FittedFolder
     alternatives: tuple[dict[str, Any], ...] = ()
     if test is not None:
         evaluation, measured = measure(model.predict_proba(test[0]), test[1])
-        alternatives = _alternatives(model, names, (train_rows, y, s), test, request.seed)
+        with progress_bar("simple rivals", enabled=request.progress) as report:
+            alternatives = _alternatives(model, test, report)
     record = FitRecord(
         request.source.roles.label,
         request.source.roles.subgroup,
@@ -307,39 +311,47 @@ def _resolve(request: FitRequest, labels: Labels) -> Config:
     return config
 
 
-def _alternatives(
-    model: SupportMatchingClassifier,
-    names: dict[str, Any],
-    train: tuple[Features, NDArray[Any], NDArray[Any]],
-    test: tuple[Features, Labels],
-    seed: int,
-) -> tuple[dict[str, Any], ...]:
-    """Measure the simple things that a careful user would try, beside the model."""
+def _alternatives(model: _WatchedFit, test: tuple[Features, Labels], report: Report) -> tuple[dict[str, Any], ...]:
+    """Measure the simple things that a careful user would try, beside the model and on the rows that it saw."""
     rows, labels = test
-    found = []
-    methods: list[tuple[str, str, Any]] = [
-        ("support-matching", "the model in this folder", model),
-        ("ordinary classifier", "a network trained on the labelled rows", ErmClassifier(**names, random_state=seed)),
+    seed, clustering = model.seed_, model.config_.clustering
+    rivals: list[tuple[str, str, Baseline]] = [
+        ("ordinary classifier", "a network trained on the labelled rows", ErmClassifier(random_state=seed)),
         (
             "complete support",
             "logistic regression on the subgroups that have every class",
-            CompleteSupportClassifier(**names),
+            CompleteSupportClassifier(),
+        ),
+        (
+            "pseudo-labels",
+            "an ordinary classifier of the deployment rows, whose classes and subgroups other classifiers guessed",
+            PseudoLabelClassifier(random_state=seed),
+        ),
+        (
+            "cluster labels",
+            "an ordinary classifier of both sets, with deployment rows labelled by their clusters",
+            ClusterLabelClassifier(random_state=seed, clustering=clustering),
         ),
     ]
-    for name, what, method in methods:
+    own = _scores(model.predict(rows), labels)
+    found = [{"name": "support-matching", "what": "the model in this folder", **own, "chosen": True}]
+    for done, (name, what, rival) in enumerate(rivals, start=1):
         note = ""
         try:
-            if method is not model:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", SupportMatchWarning)
-                    method.fit(*train)
-            predicted = labels.grid.class_ids(method.predict(rows))
-            result = evaluate(labels.y, predicted, labels.s, labels.grid, n_bootstrap=0)
-            scores: dict[str, Any] = {"robust_accuracy": result.robust_accuracy, "accuracy": result.accuracy}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SupportMatchWarning)
+                rival.fit_rows(model.reader_, model.train, model.deploy)
+            scores = _scores(rival.predict(rows), labels)
         except SupportMatchError as error:
-            scores, note = {"robust_accuracy": None, "accuracy": None}, f"; not possible here: {error}"
-        found.append({"name": name, "what": what + note, **scores, "chosen": method is model})
+            note, scores = f"; not possible here: {error}", {"robust_accuracy": None, "accuracy": None}
+        found.append({"name": name, "what": what + note, **scores, "chosen": False})
+        report(done, len(rivals))
     return tuple(found)
+
+
+def _scores(predicted: NDArray[Any], labels: Labels) -> dict[str, float | None]:
+    result = evaluate(labels.y, labels.grid.class_ids(predicted), labels.s, labels.grid, n_bootstrap=0)
+    return {"robust_accuracy": result.robust_accuracy, "accuracy": result.accuracy}
 
 
 def _content(

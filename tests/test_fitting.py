@@ -270,8 +270,9 @@ def test_a_measurement_can_be_put_into_the_report_and_the_report_written_anew(fi
 def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:
     content = json.loads((model / "report.json").read_text())
     names = [line["name"] for line in content["alternatives"]]
-    assert names == ["support-matching", "ordinary classifier", "complete support"]
-    assert [line["chosen"] for line in content["alternatives"]] == [True, False, False]
+    assert names == ["support-matching", "ordinary classifier", "complete support", "pseudo-labels", "cluster labels"]
+    assert [line["chosen"] for line in content["alternatives"]] == [True, False, False, False, False]
+    assert all(line["robust_accuracy"] is not None for line in content["alternatives"])
 
 
 def test_rows_of_the_data_stay_out_of_the_report_on_request(files: Path) -> None:

@@ -40,7 +40,17 @@ class Baseline(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # sc
         """
         reader = FeatureReader.fit(X, X_deploy)
         train = reader.read_labeled(X, y, subgroup, subgroup_names=self.subgroup_names, class_names=self.class_names)
-        self._learn(train, None if X_deploy is None else reader.read(X_deploy, "deployment"))
+        return self.fit_rows(reader, train, None if X_deploy is None else reader.read(X_deploy, "deployment"))
+
+    def fit_rows(self: BaselineT, reader: FeatureReader, train: Labeled, deploy: Unlabeled | None) -> BaselineT:
+        """Train on rows that were read before, so that a comparison sees exactly what another method saw.
+
+        Args:
+            reader: How they were read, and how rows to predict will be.
+            train: The labelled rows.
+            deploy: The unlabelled rows, for methods that use them.
+        """
+        self._learn(train, deploy)
         self.reader_, self.classes_ = reader, np.array(train.grid.classes)
         return self
 
