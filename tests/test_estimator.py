@@ -8,8 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import RobustScaler
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -117,6 +120,27 @@ def test_tables_with_categories_are_fitted_and_predicted() -> None:
 
 def test_the_number_of_features_is_that_of_the_columns_given() -> None:
     assert model_of().fit(as_frame(X), Y, S, as_frame(X_DEPLOY)).n_features_in_ == 6
+
+
+def test_a_pipeline_passes_deployment_rows_through_its_steps() -> None:
+    with config_context(enable_metadata_routing=True):
+        matcher = model_of().set_fit_request(subgroup=True, X_deploy=True)
+        pipeline = Pipeline([("scale", RobustScaler()), ("match", matcher)], transform_input=["X_deploy"])
+        pipeline.fit(X, Y, subgroup=S, X_deploy=X_DEPLOY)
+        found = pipeline.predict_proba(X_TEST)
+    scaler = RobustScaler().fit(X)
+    alone = model_of().fit(scaler.transform(X), Y, S, scaler.transform(X_DEPLOY))
+    np.testing.assert_array_equal(found, alone.predict_proba(scaler.transform(X_TEST)))
+
+
+def test_embeddings_of_a_frozen_backbone_are_a_table_like_any_other() -> None:
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 6)).requires_grad_(False)
+
+    def embed(x: np.ndarray) -> np.ndarray:
+        return backbone(torch.from_numpy(as_images(x)).float() / 255).numpy()
+
+    model = model_of().fit(embed(X), Y, S, embed(X_DEPLOY))
+    check_outputs(model, embed(X_TEST), 40)
 
 
 def test_images_in_bytes_are_fitted_and_predicted() -> None:
