@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from supportmatch import export
-from supportmatch.checkpoint import MARK, load_model
+from supportmatch.checkpoint import load_model
 from supportmatch.config import (
     AutoencoderConfig,
     BagConfig,
@@ -32,6 +32,7 @@ from supportmatch.data.synthetic import make_sources
 from supportmatch.errors import ConfigError, FeatureMismatchError, ModelFileError, SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.export import ONNX, PREPROCESSING, PROGRAM, README, ExportSummary, encode_table, export_model
+from supportmatch.output import MARK
 
 SOURCES = make_sources(n_train=15, n_deploy=15, n_test=10)
 X, Y, S, X_DEPLOY = SOURCES.train.x, np.array(["no", "yes"])[SOURCES.train.y], SOURCES.train.s, SOURCES.deploy.x
