@@ -6,7 +6,8 @@ the detached codes (`step_discriminator`), and then moves the encoder, decoder a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from math import isfinite
@@ -127,8 +128,9 @@ def step_discriminator(game: Game, z: Float[Tensor, "rows z"], n_bags: int) -> d
     game.discriminator_optimiser.zero_grad()
     loss.backward()
     game.discriminator_optimiser.step()
-    right = torch.cat([train_logits < 0, deploy_logits > 0]).float().mean()
-    return {"discriminator": loss.item(), "discriminator_accuracy": right.item()}
+    n_right = torch.count_nonzero(train_logits < 0) + torch.count_nonzero(deploy_logits > 0)
+    accuracy = n_right.item() / (len(train_logits) + len(deploy_logits))
+    return {"discriminator": loss.item(), "discriminator_accuracy": accuracy}
 
 
 def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
@@ -141,7 +143,8 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
         terms["reconstruction"] = (config.reconstruction_weight, error)
     if config.adversarial_weight:
         judged = torch.cat([z[:n_train], z[n_train:].detach()]) if config.stop_gradient else z
-        logits = _judge(game.discriminator, judged, batch.n_bags)
+        with _taken_as_it_is(game.discriminator):
+            logits = _judge(game.discriminator, judged, batch.n_bags)
         terms["adversarial"] = (config.adversarial_weight, adversarial_loss(*logits, kind=config.adversarial_loss))
     if config.class_weight:
         terms["class"] = (config.class_weight, cross_entropy(player.class_predictor(z[:n_train]), batch.y))
@@ -149,16 +152,18 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
         terms["subgroup"] = (config.subgroup_weight, cross_entropy(player.subgroup_predictor(side[:n_train]), batch.s))
     if config.norm_weight:
         terms["norm"] = (config.norm_weight, norm_penalty(z))
-    total = sum((weight * term for weight, term in terms.values()), start=z.new_zeros(()))
-    if not (z.requires_grad and total.requires_grad):
+    moving = [(weight, term) for weight, term in terms.values() if term.requires_grad]
+    if not (z.requires_grad and moving):
         raise ConfigError(
             "no term of the objective can move the encoder: give it a decoder or parameters that are not frozen, or "
             "raise `class_weight` or `adversarial_weight`."
         )
     game.player_optimiser.zero_grad()
-    total.backward()
+    # The gradient of the weighted sum, without the sum.
+    torch.autograd.backward([term for _, term in moving], [term.new_tensor(weight) for weight, term in moving])
     game.player_optimiser.step()
-    return {"total": total.item(), **{name: term.item() for name, (_, term) in terms.items()}}
+    values = {name: term.item() for name, (_, term) in terms.items()}
+    return {"total": sum(weight * values[name] for name, (weight, _) in terms.items()), **values}
 
 
 def play_step(game: Game, batch: Batch) -> dict[str, float]:
@@ -205,7 +210,8 @@ def match_supports(
     """
     game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
     settings = config.matching
-    average = deepcopy(game.player)
+    averaged = AveragedPlayer(game.player, settings.averaging)
+    average = averaged.player
     first_step, history = snapshots.restore(game, average) if snapshots else (0, History())
     if started is not None:
         started(game)
@@ -220,7 +226,7 @@ def match_supports(
             values = play_step(game, read_batch(train, deploy, train_bags, deploy_bags, step))
             _check_finite(values, step)
             history.append(step, **values)
-            _update_average(average, game.player, settings.averaging, step)
+            averaged.update(step)
             report(step + 1, settings.steps)
             if watch is not None:
                 watch(step, average, game)
@@ -266,8 +272,21 @@ def read_batch(
 
 def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) -> tuple[Tensor, Tensor]:
     """Return the logits of training bags and of deployment bags; both sets have the same number of equal bags."""
-    bags = z.reshape(2, n_bags, -1, z.shape[1])
-    return discriminator(bags[0]), discriminator(bags[1])
+    train_logits, deploy_logits = discriminator(z.reshape(2 * n_bags, -1, z.shape[1])).chunk(2)
+    return train_logits, deploy_logits
+
+
+@contextmanager
+def _taken_as_it_is(network: nn.Module) -> Iterator[None]:
+    """Spare the gradients of a network's own weights inside the block, where only those of its input are wanted."""
+    weights = list(network.parameters())
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_(True)
 
 
 def _code_size(encoder: nn.Module, train: Labeled) -> int:
@@ -291,13 +310,23 @@ def _check_decoder(player: EncoderPlayer, train: Labeled) -> None:
         raise ConfigError(f"a decoder must return rows of shape {tuple(x.shape)}, but returned {tuple(rows.shape)}.")
 
 
-@torch.no_grad()
-def _update_average(average: EncoderPlayer, current: EncoderPlayer, decay: float, step: int) -> None:
-    """Bias-corrected exponential average: the first step copies, later ones blend."""
-    share = (1 - decay) / (1 - decay ** (step + 1))
-    torch._foreach_lerp_(list(average.parameters()), list(current.parameters()), share)
-    for kept, buffer in zip(average.buffers(), current.buffers(), strict=True):
-        kept.copy_(buffer)
+class AveragedPlayer:
+    """A copy of the encoder side whose weights are the bias-corrected exponential average over the steps."""
+
+    def __init__(self, player: EncoderPlayer, decay: float) -> None:
+        self.player, self.decay = deepcopy(player), decay
+        # Listed once: walking through the modules takes longer than the averaging.
+        self._kept: list[Tensor] = list(self.player.parameters())
+        self._current: list[Tensor] = list(player.parameters())
+        self._buffers = list(zip(self.player.buffers(), player.buffers(), strict=True))
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Blend in the present weights; the first step copies them."""
+        share = (1 - self.decay) / (1 - self.decay ** (step + 1))
+        torch._foreach_lerp_(self._kept, self._current, share)
+        for kept, buffer in self._buffers:
+            kept.copy_(buffer)
 
 
 def _check_finite(values: dict[str, float], step: int) -> None:

@@ -1,6 +1,7 @@
 """The set-discriminator h: one logit per bag, positive for deployment.
 
-The bag is an axis that only pooling touches, so the order of rows in a bag cannot matter.
+The bag is an axis that only pooling touches, so the order of rows in a bag cannot matter. Logits come in the order of
+the bags; ensembles and the instance-wise ablation give several for each.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class GatedAttention(nn.Module):
 
     def forward(self, rows: Float[Tensor, "bags size row"]) -> Float[Tensor, "bags row"]:
         """Return the weighted mean of each bag."""
-        return torch.einsum("bs,bsr->br", self.weights(rows), rows)
+        return (self.weights(rows).unsqueeze(1) @ rows).squeeze(1)
 
 
 class DotProductAttention(nn.Module):
@@ -48,12 +49,12 @@ class DotProductAttention(nn.Module):
     def weights(self, rows: Float[Tensor, "bags size row"]) -> Float[Tensor, "bags size"]:
         """Return the share of each row; the shares of a bag sum to one."""
         query = self.query(rows.mean(dim=1))
-        scores: Tensor = torch.einsum("br,bsr->bs", query, self.key(rows)) / rows.shape[-1] ** 0.5
+        scores: Tensor = (self.key(rows) @ query.unsqueeze(2)).squeeze(2) / rows.shape[-1] ** 0.5
         return scores.softmax(dim=1)
 
     def forward(self, rows: Float[Tensor, "bags size row"]) -> Float[Tensor, "bags row"]:
         """Return the pooled bag."""
-        pooled: Tensor = self.out(torch.einsum("bs,bsr->br", self.weights(rows), self.value(rows)))
+        pooled: Tensor = self.out((self.weights(rows).unsqueeze(1) @ self.value(rows)).squeeze(1))
         return pooled.relu()
 
 
@@ -102,8 +103,8 @@ class DiscriminatorEnsemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     def forward(self, z: Float[Tensor, "bags size z"]) -> Float[Tensor, " logits"]:
-        """Return the logits of every member, one after the other."""
-        return torch.cat([member(z) for member in self.members])
+        """Return the logits of every member, those of the first bag first."""
+        return torch.stack([member(z) for member in self.members], dim=-1).flatten()
 
 
 def build_discriminator(z_size: int, config: DiscriminatorConfig) -> nn.Module:
