@@ -155,44 +155,50 @@ def fit(
 ) -> None:
     """Fit a model and write a folder with it, its report and its card.
 
-    Ctrl-C keeps what was done; the same command then goes on from there.
+    Ctrl-C keeps what was done; the same command then goes on from there. Several processes fit one model together with
+    torchrun --nproc-per-node N -m supportmatch fit ...
     """
     from supportmatch.errors import StoppedError
     from supportmatch.fitting import FitRequest, fit_files
+    from supportmatch.ranks import joined
 
     if (images is None) != (file_column is None):
         raise ConfigError("--images and --file-column belong together: pass both, or neither for a table.")
     source = _table_source(
         train, label, subgroup, subgroups, deploy, (numeric, categorical, drop), missing_values, file_column
     )
-    request = FitRequest(
-        source,
-        out,
-        images=images,
-        side=image_size,
-        test=test,
-        preset=preset,
-        settings=config,
-        missing=missing.value if missing else None,
-        seed=seed,
-        overwrite=overwrite,
-        show_examples=examples,
-        progress=not quiet,
-        command=shlex.join(["supportmatch", *sys.argv[1:]]),
-    )
+    with joined() as ranks:
+        quiet = quiet or not ranks.is_first
+        request = FitRequest(
+            source,
+            out,
+            images=images,
+            side=image_size,
+            test=test,
+            preset=preset,
+            settings=config,
+            missing=missing.value if missing else None,
+            seed=seed,
+            overwrite=overwrite,
+            show_examples=examples,
+            progress=not quiet,
+            command=shlex.join(["supportmatch", *sys.argv[1:]]),
+        )
 
-    def say(text: str) -> None:
-        if not quiet:
-            typer.echo(text, err=as_json)
+        def say(text: str) -> None:
+            if not quiet:
+                typer.echo(text, err=as_json)
 
-    try:
-        fitted = fit_files(request, say)
-    except StoppedError as error:
-        typer.echo(f"supportmatch: {error}", err=True)
-        raise typer.Exit(130) from None
-    except KeyboardInterrupt:  # before or after the fit itself
-        typer.echo("supportmatch: stopped; the same command does the rest.", err=True)
-        raise typer.Exit(130) from None
+        try:
+            fitted = fit_files(request, say, ranks)
+        except StoppedError as error:
+            typer.echo(f"supportmatch: {error}", err=True)
+            raise typer.Exit(130) from None
+        except KeyboardInterrupt:  # before or after the fit itself
+            typer.echo("supportmatch: stopped; the same command does the rest.", err=True)
+            raise typer.Exit(130) from None
+    if fitted is None:  # the first process does the rest
+        return
     for note in fitted.warnings:
         typer.echo(f"warning: {note}", err=True)
     if fitted.evaluation is not None:

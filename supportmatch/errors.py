@@ -55,6 +55,10 @@ class StoppedError(SupportMatchError):
     """Work that was stopped on request, at a point from which it can go on."""
 
 
+class ProcessLostError(SupportMatchError):
+    """A training that several processes share and that one of them has left."""
+
+
 class ModelFileError(SupportMatchError):
     """A model folder that is incomplete, altered, or written by another version."""
 

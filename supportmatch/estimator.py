@@ -24,6 +24,7 @@ from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
 from supportmatch.matching import EncoderPlayer, Game, match_supports
 from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import Report, progress_bar
+from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import check_seed
 from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
@@ -92,8 +93,11 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         train, deploy = self._read(X, y, subgroup, X_deploy)
         if self.config_.bags.balancing == "none":
             return self._fit_stages(train, deploy, None)
-        self.clusters_ = self._divide(train, deploy)
-        return self._fit_stages(train, deploy, self.clusters_.ids)
+        ids = None
+        if self._ranks.is_first:
+            self.clusters_ = self._divide(train, deploy)
+            ids = self.clusters_.ids
+        return self._fit_stages(train, deploy, self._ranks.tell(ids, len(deploy)))
 
     def fit_with_oracle_bags(
         self, X: Features, y: Names, subgroup: Names, X_deploy: Features, *, y_deploy: Names, subgroup_deploy: Names
@@ -218,7 +222,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 watch=self._watch,
                 started=self._started,
                 snapshots=self._snapshots,
+                ranks=self._ranks,
             )
+        if not self._ranks.is_first:
+            return self
         with self._stage("classifier") as report:
             self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
         self.grid_ = train.grid
@@ -226,6 +233,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     _snapshots: Snapshots | None = None
     """Where `fit` keeps what it needs to go on after an interruption."""
+    _ranks: Ranks = ALONE
+    """The processes that fit this model together; only the first ends with a model."""
 
     def _started(self, game: Game) -> None:
         """Look at the game before its first step."""

@@ -47,6 +47,7 @@ from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
 from supportmatch.output import check_free, new_folder
 from supportmatch.progress import Report, progress_bar
+from supportmatch.ranks import ALONE, Ranks
 from supportmatch.report.card import render_card
 from supportmatch.report.content import ReportContent
 from supportmatch.report.page import render_page
@@ -150,8 +151,14 @@ class FittedFolder:
     seconds: float
 
 
-def fit_files(request: FitRequest, say: Say = lambda text: None) -> FittedFolder:
-    """Read the files, say what they show, fit, and write the model folder."""
+def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = ALONE) -> FittedFolder | None:
+    """Read the files, say what they show, fit, and write the model folder.
+
+    Args:
+        request: What to fit.
+        say: Told what there is to read meanwhile.
+        ranks: The processes that do it together. The first writes the folder; the others return None.
+    """
     began = time.perf_counter()
     out = request.out.resolve()
     check_free(out, request.overwrite)
@@ -171,14 +178,17 @@ def fit_files(request: FitRequest, say: Say = lambda text: None) -> FittedFolder
     model = _WatchedFit(**names, config=config, random_state=request.seed, verbose=request.progress)
     fingerprint = _fingerprint(request, config, train_rows, deploy_rows, labels)
     unfinished = out.with_name(f".{out.name}-unfinished")
-    model._snapshots = Snapshots(unfinished, fingerprint)
+    model._ranks = ranks
+    model._snapshots = Snapshots(unfinished, fingerprint, writes=ranks.is_first)
     if model._snapshots.exists:
         say(f"Going on from {unfinished}.")
     y, s = np.array(grid.classes)[labels.y], np.array(grid.subgroups)[labels.s]
     read = time.perf_counter()
-    with _stopped_by_signals(model._snapshots), warnings.catch_warnings(record=True) as caught:
+    with _stopped_by_signals(model._snapshots, ranks), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SupportMatchWarning)
         model.fit(train_rows, y, s, deploy_rows)
+    if not ranks.is_first:
+        return None
     said = tuple(str(warning.message) for warning in caught if issubclass(warning.category, SupportMatchWarning))
     fitted = time.perf_counter()
     evaluation: Evaluation | None = None
@@ -510,11 +520,16 @@ def hash_file(path: Path) -> str:
 
 
 @contextmanager
-def _stopped_by_signals(snapshots: Snapshots) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the fit after a step, with a snapshot; a second one ends at once."""
+def _stopped_by_signals(snapshots: Snapshots, ranks: Ranks) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the fit after a step, with a snapshot; a second one ends at once.
+
+    Of several processes each hears of the end twice, from the terminal and from `torchrun`, which is no impatience.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if not snapshots.stop_requested:
+        if ranks.size > 1:
+            pass
+        elif not snapshots.stop_requested:
             os.write(2, b"\nStopping at the next step; once more to stop at once.\n")
         else:
             signal.signal(number, signal.SIG_DFL)

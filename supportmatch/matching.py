@@ -35,6 +35,7 @@ from supportmatch.networks.encoders import (
     split_code,
 )
 from supportmatch.progress import Report, silent
+from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import seeded_initialisation
 from supportmatch.snapshots import Snapshots
 from supportmatch.tensors import as_ids, read_rows, threads_for
@@ -91,6 +92,8 @@ class Batch:
     y: Int[Tensor, " train"]
     s: Int[Tensor, " train"]
     n_bags: int
+    share: float = 1.0
+    """Of the bags of this step, where several processes share them."""
 
 
 @dataclass
@@ -101,6 +104,8 @@ class Game:
     discriminator: nn.Module
     config: MatchingConfig
     layout: TableLayout | None
+    ranks: Ranks = ALONE
+    """The processes that share the bags."""
 
     def __post_init__(self) -> None:
         # Plain parameters only: a user's frozen backbone stays frozen.
@@ -109,6 +114,11 @@ class Game:
         self.discriminator_optimiser = torch.optim.Adam(
             self.discriminator.parameters(), lr=self.config.discriminator_learning_rate, fused=True
         )
+
+    def move(self, optimiser: torch.optim.Optimizer, share: float) -> None:
+        """Make a step along the gradients, averaged over the bags of all processes."""
+        self.ranks.average_gradients(optimiser.param_groups[0]["params"], share)
+        optimiser.step()
 
     def set_pace(self, step: int) -> None:
         """Let both step sizes fall linearly to zero after `decay_from` of the steps."""
@@ -121,13 +131,13 @@ class Game:
             optimiser.param_groups[0]["lr"] = rate * min(1.0, left)
 
 
-def step_discriminator(game: Game, z: Float[Tensor, "rows z"], n_bags: int) -> dict[str, float]:
+def step_discriminator(game: Game, z: Float[Tensor, "rows z"], n_bags: int, share: float = 1.0) -> dict[str, float]:
     """Move the discriminator towards telling the two sets apart; codes are taken as they are."""
     train_logits, deploy_logits = _judge(game.discriminator, z.detach(), n_bags)
     loss = discrimination_loss(train_logits, deploy_logits)
     game.discriminator_optimiser.zero_grad()
     loss.backward()
-    game.discriminator_optimiser.step()
+    game.move(game.discriminator_optimiser, share)
     n_right = torch.count_nonzero(train_logits < 0) + torch.count_nonzero(deploy_logits > 0)
     accuracy = n_right.item() / (len(train_logits) + len(deploy_logits))
     return {"discriminator": loss.item(), "discriminator_accuracy": accuracy}
@@ -161,7 +171,7 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
     game.player_optimiser.zero_grad()
     # The gradient of the weighted sum, without the sum.
     torch.autograd.backward([term for _, term in moving], [term.new_tensor(weight) for weight, term in moving])
-    game.player_optimiser.step()
+    game.move(game.player_optimiser, batch.share)
     values = {name: term.item() for name, (_, term) in terms.items()}
     return {"total": sum(weight * values[name] for name, (weight, _) in terms.items()), **values}
 
@@ -169,7 +179,7 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
 def play_step(game: Game, batch: Batch) -> dict[str, float]:
     """Encode once, then let both players move."""
     code = game.player.encode(batch.x)
-    told = step_discriminator(game, code.z, batch.n_bags) if game.config.adversarial_weight else {}
+    told = step_discriminator(game, code.z, batch.n_bags, batch.share) if game.config.adversarial_weight else {}
     return {**told, **step_encoder(game, batch, code)}
 
 
@@ -191,6 +201,7 @@ def match_supports(
     watch: Watch | None = None,
     started: Callable[[Game], None] | None = None,
     snapshots: Snapshots | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[EncoderPlayer, History]:
     """Play the game and return the encoder side (averaged weights) and what happened.
 
@@ -207,23 +218,27 @@ def match_supports(
         watch: Shown both players after every step.
         started: Shown the game before the first step.
         snapshots: Goes on from the snapshot it has, if any, and takes new ones.
+        ranks: The processes that share the bags of every step. All return the same weights.
     """
-    game = new_game(train, config, seed, encoder=encoder, decoder=decoder)
+    ranks.check(train_bags.n_bags)
+    game = new_game(train, config, seed, encoder=encoder, decoder=decoder, ranks=ranks)
     settings = config.matching
     averaged = AveragedPlayer(game.player, settings.averaging)
     average = averaged.player
     first_step, history = snapshots.restore(game, average) if snapshots else (0, History())
+    ranks.agree(first_step, "the step to go on from")
     if started is not None:
         started(game)
     with threads_for(train):
         for step in range(first_step, settings.steps):
             game.set_pace(step)
             for update in range(1, settings.discriminator_updates if settings.adversarial_weight else 1):
-                extra = read_batch(train, deploy, train_bags, deploy_bags, step, update)
+                extra = read_batch(train, deploy, train_bags, deploy_bags, step, update, ranks)
                 with torch.no_grad():
                     z = game.player.encode(extra.x).z
-                step_discriminator(game, z, extra.n_bags)
-            values = play_step(game, read_batch(train, deploy, train_bags, deploy_bags, step))
+                step_discriminator(game, z, extra.n_bags, extra.share)
+            batch = read_batch(train, deploy, train_bags, deploy_bags, step, ranks=ranks)
+            values = ranks.average(play_step(game, batch), batch.share)
             _check_finite(values, step)
             history.append(step, **values)
             averaged.update(step)
@@ -231,6 +246,7 @@ def match_supports(
             if watch is not None:
                 watch(step, average, game)
             if snapshots is not None:
+                snapshots.stop_requested = ranks.any(snapshots.stop_requested)
                 snapshots.after_step(step, game, average, history)
     if not all(p.isfinite().all() for p in average.parameters()):
         _check_finite({"weight": float("nan")}, settings.steps - 1)
@@ -238,7 +254,13 @@ def match_supports(
 
 
 def new_game(
-    train: Labeled, config: Config, seed: int, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+    train: Labeled,
+    config: Config,
+    seed: int,
+    *,
+    encoder: nn.Module | None = None,
+    decoder: nn.Module | None = None,
+    ranks: Ranks = ALONE,
 ) -> Game:
     """Set up both players with initial weights that depend on the seed alone."""
     with seeded_initialisation(seed, "matching networks"):
@@ -257,17 +279,25 @@ def new_game(
         )
         _check_decoder(player, train)
         discriminator = build_discriminator(player.z_size, config.discriminator)
-    return Game(player, discriminator, config.matching, train.layout)
+    return Game(player, discriminator, config.matching, train.layout, ranks)
 
 
 def read_batch(
-    train: Labeled, deploy: Unlabeled, train_bags: TrainingBags, deploy_bags: DeploymentBags, step: int, update: int = 0
+    train: Labeled,
+    deploy: Unlabeled,
+    train_bags: TrainingBags,
+    deploy_bags: DeploymentBags,
+    step: int,
+    update: int = 0,
+    ranks: Ranks = ALONE,
 ) -> Batch:
-    """Draw the bags of one step (and discriminator update) and read their rows."""
-    train_rows = train_bags.draw(step, update).reshape(-1)
-    deploy_rows = deploy_bags.draw(step, update).reshape(-1)
+    """Draw the bags of one step (and discriminator update) and read the rows of this process's own."""
+    own = ranks.own(train_bags.draw(step, update))
+    train_rows = own.reshape(-1)
+    deploy_rows = ranks.own(deploy_bags.draw(step, update)).reshape(-1)
     x = torch.cat([read_rows(train, train_rows), read_rows(deploy, deploy_rows)])
-    return Batch(x, as_ids(train.y[train_rows]), as_ids(train.s[train_rows]), train_bags.n_bags)
+    share = len(own) / train_bags.n_bags
+    return Batch(x, as_ids(train.y[train_rows]), as_ids(train.s[train_rows]), len(own), share)
 
 
 def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) -> tuple[Tensor, Tensor]:

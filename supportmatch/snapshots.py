@@ -37,10 +37,11 @@ class Snapshots:
         folder: Where the file is kept.
         fingerprint: Tells configuration, data and version; a snapshot with another one is refused.
         every: Seconds between two snapshots.
+        writes: Whether snapshots are taken. Of several processes that train together one does; all read them.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, every: float = EVERY_SECONDS) -> None:
-        self.folder, self.fingerprint, self.every = folder, fingerprint, every
+    def __init__(self, folder: Path, fingerprint: str, every: float = EVERY_SECONDS, *, writes: bool = True) -> None:
+        self.folder, self.fingerprint, self.every, self.writes = folder, fingerprint, every, writes
         self.stop_requested = False
         self._latest = time.monotonic()
 
@@ -104,7 +105,8 @@ class Snapshots:
         is_last = step + 1 == game.config.steps
         if not (is_last or self.stop_requested) and time.monotonic() - self._latest < self.every:
             return
-        self._take(step, game, average, history)
+        if self.writes:
+            self._take(step, game, average, history)
         self._latest = time.monotonic()
         if self.stop_requested:
             raise StoppedError(
