@@ -59,6 +59,12 @@ class TableConfig(StageConfig):
     """A category that neither set had when the model was fitted: an error, or none of the known ones."""
     max_categories: PositiveInt | None = None
     """Of a column with more, the rarest are put together."""
+    text: Literal["exact", "as-in-files"] = "exact"
+    """How values of categorical columns are compared: as they are, or by their names in files: trimmed, `1.0` as `1`,
+    `True` as `true`, numbers as text. `supportmatch fit` takes the latter, so that files and DataFrames of the same
+    rows mean the same."""
+    missing_marks: tuple[str, ...] = ()
+    """Text that means missing, with `as-in-files`."""
 
 
 class AutoencoderConfig(StageConfig):

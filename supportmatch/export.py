@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from supportmatch.data.inputs import FeatureReader, Features
-from supportmatch.data.tables import MISSING, OTHER, CategoricalColumn, NumericColumn, TableEncoder
-from supportmatch.errors import ConfigError
+from supportmatch.data.tables import MISSING, OTHER, CategoricalColumn, NumericColumn, TableEncoder, name_of
+from supportmatch.errors import ConfigError, SupportMatchWarning
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.networks.encoders import split_code
 from supportmatch.output import new_folder
@@ -128,6 +128,9 @@ def encode_table(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tuple[ND
     """
     if preprocessing["kind"] != "table":
         raise ValueError("this model takes images, not a table: pass it their stored values.")
+    as_in_files = preprocessing["text"] == "as-in-files"
+    if as_in_files:
+        frame = frame.rename(columns=lambda name: name.strip() if isinstance(name, str) else name)
     columns = [column["name"] for part in ("categorical", "numeric") for column in preprocessing[part]]
     lacking = [name for name in columns if name not in frame.columns]
     if lacking:
@@ -136,7 +139,11 @@ def encode_table(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tuple[ND
     for i, column in enumerate(preprocessing["categorical"]):
         place = {value: index for index, value in enumerate(column["categories"])}
         codes, values = pd.factorize(frame[column["name"]])  # missing cells have the code -1
-        unlisted = [value for value in values if value not in place]
+        if as_in_files:
+            names = [name_of(value, preprocessing["missing_marks"]) for value in values]
+            codes = np.array([*(-1 if name is None else i for i, name in enumerate(names)), -1])[codes]
+            values = np.array(names, dtype=object)
+        unlisted = [value for value in values if value is not None and value not in place]
         if unlisted and column["unlisted_index"] is None:
             raise ValueError(f"column {column['name']!r} holds {unlisted[:5]}, which the model does not know.")
         if (codes == -1).any() and column["missing_index"] is None:
@@ -379,7 +386,9 @@ def _largest_difference(
     differences = []
     for size in _BATCH_SIZES:
         batch = _first(rows, size)
-        expected = model.predict_proba(batch)  # first, as it says what is wrong with rows that do not fit
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SupportMatchWarning)  # made-up rows hold values that are not known
+            expected = model.predict_proba(batch)  # first, as it says what is wrong with rows that do not fit
         found = run(_read_inputs(batch, preprocessing))
         differences.append(np.abs(found - expected).max() if found.shape == expected.shape else np.inf)
     return float(np.nan_to_num(np.array(differences), nan=np.inf).max())
@@ -478,6 +487,8 @@ def _describe(model: SupportMatchingClassifier) -> dict[str, Any]:
         return {
             **start,
             "kind": "table",
+            "text": table.config.text,
+            "missing_marks": list(table.config.missing_marks),
             "inside_the_graph": _inside_a_table_graph(table),
             "outside_the_graph": _outside_a_table_graph(table),
             "inputs": [{"name": name, "type": kind, "shape": ["rows", n]} for name, kind, n in inputs if n],
@@ -534,6 +545,12 @@ def _inside_a_table_graph(table: TableEncoder) -> list[str]:
 
 def _outside_a_table_graph(table: TableEncoder) -> list[str]:
     steps = ["Reading files, trimming text and recognising marks of missing values such as `?`."]
+    if table.config.text == "as-in-files":
+        steps = [
+            "Reading files. Names of columns are trimmed. Values of categorical columns are compared by the names that "
+            "`name_of` (below) gives them: as trimmed text, with `1.0` as `1`, `True` as `true`, and the "
+            "`missing_marks` as missing."
+        ]
     if table.categorical:
         steps.append(
             "Values of categorical columns become indices, columns in the order of `categorical`: a value that is "
@@ -634,9 +651,14 @@ def _code_to_prepare_a_table() -> list[str]:
         "from __future__ import annotations",
         "",
         "import json",
+        "from collections.abc import Sequence",
+        "from typing import Any",
         "",
         "import numpy as np",
         "import pandas as pd",
+        "",
+        "",
+        *inspect.getsource(name_of).splitlines(),
         "",
         "",
         *inspect.getsource(encode_table).splitlines(),

@@ -311,7 +311,13 @@ def _resolve(request: FitRequest, labels: Labels) -> Config:
         else default_config(images=images, n_sources=labels.grid.n_sources)
     )
     if not images:
-        table = TableConfig(missing="own-category", unknown="ignore", max_categories=MANY_CATEGORIES)
+        table = TableConfig(
+            missing="own-category",
+            unknown="ignore",
+            max_categories=MANY_CATEGORIES,
+            text="as-in-files",
+            missing_marks=request.source.missing_marks,
+        )
         config = config.model_copy(update={"table": table})
     if request.settings is not None:
         config = read_config(request.settings, config)

@@ -88,7 +88,9 @@ class LoadedFolder:
         if self.record.file_column is None:
             features = self.record.plan.select(piece, where)
             self._count_unknown(features)
-            return self.model.predict_proba(to_frame(features))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SupportMatchWarning)  # said once for the whole file
+                return self.model.predict_proba(to_frame(features))
         if images is None:
             raise ConfigError("the model reads pictures: pass --images with the folder that they are in.")
         paths = picture_paths(piece, self.record.file_column, images)

@@ -34,6 +34,9 @@ from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.export import ONNX, PREPROCESSING, PROGRAM, README, ExportSummary, encode_table, export_model
 from supportmatch.output import MARK
 
+# Rows with values that no row had at the fit are exported on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.*that no row had at the fit:supportmatch.errors.SupportMatchWarning")
+
 SOURCES = make_sources(n_train=15, n_deploy=15, n_test=10)
 X, Y, S, X_DEPLOY = SOURCES.train.x, np.array(["no", "yes"])[SOURCES.train.y], SOURCES.train.s, SOURCES.deploy.x
 TINY = Config(

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
 from supportmatch import load
 from supportmatch.cli import app
-from supportmatch.errors import SupportMatchError
+from supportmatch.errors import SupportMatchError, SupportMatchWarning
+from supportmatch.export import PREPROCESSING, PROGRAM, encode_table
 from supportmatch.fitting import CARD, CONFIG, PAGE, RECORD
 from supportmatch.snapshots import FILE
 
@@ -192,6 +194,30 @@ def test_the_same_rows_are_predicted_alike_however_their_file_writes_them(files:
         found.append(pd.read_csv(target)["probability of 1"])
     assert found[0].equals(found[1])
     assert found[0].equals(found[2])
+
+
+def test_a_data_frame_is_predicted_like_the_file_it_was_read_from(files: Path, model: Path) -> None:
+    ok("predict", model, files / "deploy.csv", "--out", files / "from_file.csv", "--overwrite")
+    in_file = pd.read_csv(files / "from_file.csv")["probability of >50K"]
+    frame = pd.read_csv(files / "deploy.csv")  # cells such as " cook" and " ?" as they stand in the file
+    frame["größe, cm"] = frame["größe, cm"].astype(str)  # numbers as text, as they come from other programs
+    features = [column["name"] for column in json.loads((model / RECORD).read_text())["columns"]]
+    kept = frame[[name for name in frame.columns if name in features and name != "since"]]
+    probabilities = load(model).predict_proba(kept)
+    np.testing.assert_allclose(probabilities[:, 1], in_file, atol=1e-6)
+
+    ok("export", model, "--out", files / "exported", "--overwrite")
+    preprocessing = json.loads((files / "exported" / PREPROCESSING).read_text())
+    as_read = kept.assign(**{"größe, cm": pd.to_numeric(kept["größe, cm"].str.strip(), errors="coerce")})
+    inputs = map(torch.from_numpy, encode_table(as_read, preprocessing))
+    exported = torch.export.load(files / "exported" / PROGRAM).module()(*inputs)
+    np.testing.assert_allclose(exported[:, 1].detach(), in_file, atol=1e-5)
+
+
+def test_values_that_no_row_had_are_warned_of_in_python_too(files: Path, model: Path) -> None:
+    kept = pd.read_csv(files / "deploy.csv").drop(columns="since").assign(race="nonsense")
+    with pytest.warns(SupportMatchWarning, match=r"in 400 of 400 rows column 'race' holds a value .*nonsense"):
+        load(model).predict(kept)
 
 
 def test_only_files_are_replaced_and_never_the_one_that_is_read(files: Path, model: Path) -> None:

@@ -7,7 +7,8 @@ standardised and follow. An encoder is fitted once, on features only, and refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 from pandas.api import types
 
 from supportmatch.config import TableConfig
 from supportmatch.data.containers import TableLayout
-from supportmatch.errors import FeatureMismatchError, ModelFileError, NotFiniteError, ShapeError
+from supportmatch.data.files import as_numbers
+from supportmatch.errors import FeatureMismatchError, ModelFileError, NotFiniteError, ShapeError, SupportMatchWarning
 from supportmatch.sources import Label
 
 Table = pd.DataFrame | NDArray[Any]
@@ -109,7 +112,7 @@ class TableEncoder:
             table: Features.
             what: What to call the table in error messages.
         """
-        frame = _to_frame(table, what, self.config)
+        frame = _to_frame(table, what, self.config, {column.name for column in self.categorical})
         _check_same_columns([*(c.name for c in self.categorical), *(n.name for n in self.numeric)], frame, what)
         ignore = self.config.unknown == "ignore"
         blocks: list[NDArray[np.floating]] = [_one_hot(frame[c.name], c, ignore=ignore) for c in self.categorical]
@@ -178,7 +181,51 @@ class TableEncoder:
             ) from error
 
 
-def _to_frame(table: Table, what: str, config: TableConfig) -> pd.DataFrame:
+def name_of(value: Any, missing_marks: Sequence[str]) -> str | None:
+    """Return how files name a category, in which `1.0` is `1` and `True` is `true`; None if it is missing.
+
+    >>> [name_of(value, ["?"]) for value in (" 1.0", 1, 1.0, True, "TRUE", "1.10", " ? ")]
+    ['1', '1', '1', 'true', 'true', '1.10', None]
+    """
+    text = str(value).strip()
+    if text in missing_marks:
+        return None
+    if text in ("True", "TRUE", "False", "FALSE"):
+        return text.lower()
+    whole, point, zeros = text.partition(".")
+    is_whole = point and zeros and not zeros.strip("0") and whole.removeprefix("-").removeprefix("+").isdigit()
+    return whole if is_whole else text
+
+
+def _as_in_files(frame: pd.DataFrame, marks: Sequence[str], categorical: Collection[ColumnName] | None) -> pd.DataFrame:
+    """Name columns and categories as files do; text in columns that are to be numeric becomes numbers.
+
+    Args:
+        frame: The table.
+        marks: Text that means missing.
+        categorical: The columns that hold categories; None: those that look like it.
+    """
+    frame = frame.rename(columns=lambda name: name.strip() if isinstance(name, str) else name)
+    if frame.columns.has_duplicates:
+        return frame  # refused later
+    changed = {}
+    for name in frame.columns:
+        looks_categorical = _is_categorical(frame[name])
+        if looks_categorical if categorical is None else name in categorical:
+            codes, values = pd.factorize(frame[name])  # missing cells have the code -1
+            names = np.array([*(name_of(value, marks) for value in values), None], dtype=object)
+            changed[name] = pd.Series(names[codes], index=frame.index, dtype=object)
+        elif looks_categorical:
+            text = [None if value is None else name_of(value, marks) for value in frame[name].astype(object)]
+            numbers = as_numbers(pa.chunked_array([pa.array(text, pa.string())]))
+            if numbers is not None:
+                changed[name] = pd.Series(numbers.to_numpy(), index=frame.index)
+    return frame.assign(**{str(name): column for name, column in changed.items()})
+
+
+def _to_frame(
+    table: Table, what: str, config: TableConfig, categorical: Collection[ColumnName] | None = None
+) -> pd.DataFrame:
     """Return the table as a DataFrame in which every column can be encoded, or say what is wrong with it."""
     if isinstance(table, pd.DataFrame):
         frame = table
@@ -200,6 +247,8 @@ def _to_frame(table: Table, what: str, config: TableConfig) -> pd.DataFrame:
     names = list(frame.columns)
     if len(set(names)) != len(names) or not all(isinstance(name, str | int) for name in names):
         raise ShapeError(f"the {what} table must have distinct columns named by strings, but has {names}: rename them.")
+    if config.text == "as-in-files":
+        frame = _as_in_files(frame, config.missing_marks, categorical)
     if config.missing == "refuse":
         _refuse_values("missing values", frame.isna(), what)
     else:
@@ -298,19 +347,26 @@ def _standardisation(name: ColumnName, columns: list[pd.Series[Any]], config: Ta
 
 def _one_hot(values: pd.Series[Any], column: CategoricalColumn, *, ignore: bool) -> NDArray[np.float32]:
     n = len(column.categories)
-    ids = pd.Index(list(column.categories), dtype=object).get_indexer(pd.Index(values.astype(object)))
-    is_unseen = ids < 0
-    if is_unseen.any():
-        if OTHER in column.categories:
-            ids[is_unseen] = n - 1
-        elif not ignore:
-            unseen = _distinct(values[is_unseen])
-            raise FeatureMismatchError(
-                f"column {column.name!r} holds {', '.join(map(repr, unseen[:5]))}, which neither training nor "
-                f"deployment rows had (known: {', '.join(map(repr, column.categories[:20]))}): correct the values, or "
-                "fit again with rows that have them."
-            )
-    return np.eye(n + 1, n, dtype=np.float32)[ids]  # the last row, also number -1, is all zeros
+    codes, found = pd.factorize(values)
+    place = {category: index for index, category in enumerate(column.categories)}
+    other = n - 1 if OTHER in place else n
+    ids = np.array([place.get(value, other) for value in found], dtype=np.int64)
+    unseen = [value for value, index in zip(found, ids, strict=True) if index == n and value != MISSING]
+    if unseen and not ignore:
+        raise FeatureMismatchError(
+            f"column {column.name!r} holds {', '.join(map(repr, unseen[:5]))}, which neither training nor "
+            f"deployment rows had (known: {', '.join(map(repr, column.categories[:20]))}): correct the values, or "
+            "fit again with rows that have them."
+        )
+    if unseen:
+        warnings.warn(
+            f"in {int((ids[codes] == n).sum())} of {len(values)} rows column {column.name!r} holds a value that no row "
+            f"had at the fit ({', '.join(map(repr, unseen[:5]))}), so it tells the model nothing there: is it written "
+            "differently?",
+            SupportMatchWarning,
+            stacklevel=5,
+        )
+    return np.eye(n + 1, n, dtype=np.float32)[ids[codes]]  # the last row is all zeros
 
 
 def _listed(names: Sequence[ColumnName]) -> str:
