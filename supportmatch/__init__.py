@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from supportmatch.clustering import Clusters, cluster_deployment
     from supportmatch.config import Config, preset
     from supportmatch.data.containers import Labeled, Unlabeled
+    from supportmatch.data.images import open_images
     from supportmatch.data.problems import Problem, Setting, load_problem
     from supportmatch.data.synthetic import make_sources
     from supportmatch.errors import SupportMatchError, SupportMatchWarning
@@ -73,6 +74,7 @@ _HOMES = {
     "load": "checkpoint",
     "load_problem": "data.problems",
     "make_sources": "data.synthetic",
+    "open_images": "data.images",
     "preset": "config",
 }
 
@@ -104,6 +106,7 @@ __all__ = [
     "load",
     "load_problem",
     "make_sources",
+    "open_images",
     "preset",
 ]
 

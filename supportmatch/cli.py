@@ -6,15 +6,17 @@ import csv
 import errno
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import supportmatch
 from supportmatch.bench.cli import app as bench_app
@@ -23,7 +25,21 @@ from supportmatch.errors import ConfigError, SupportMatchError, SupportMatchWarn
 if TYPE_CHECKING:
     from supportmatch.inspection import TableSource
 
+
+class _Commands(TyperGroup):
+    """The commands; one that is stopped says so."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("supportmatch: stopped, with nothing half-written; the same command does the work.", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Classify subgroups that your labels never showed, with the help of unlabelled rows.",
     no_args_is_help=True,
     add_completion=False,
@@ -129,7 +145,10 @@ def fit(
     ] = None,
     images: Images = None,
     file_column: FileColumn = None,
-    image_size: Annotated[int, typer.Option(min=16, max=256, help="Pixels of a side; a multiple of 8 is best.")] = 32,
+    image_size: Annotated[
+        int,
+        typer.Option(min=16, max=256, help="Pixels of a side; our networks need a multiple of 8."),
+    ] = 32,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
@@ -191,11 +210,14 @@ def fit(
 
         try:
             fitted = fit_files(request, say, ranks)
+        except OSError as error:
+            kept = out.resolve().with_name(f".{out.name}-unfinished")
+            if not kept.exists():
+                raise
+            typer.echo(f"supportmatch: {_explain(error)} What was done is kept in {kept}.", err=True)
+            raise typer.Exit(2) from None
         except StoppedError as error:
             typer.echo(f"supportmatch: {error}", err=True)
-            raise typer.Exit(130) from None
-        except KeyboardInterrupt:  # before or after the fit itself
-            typer.echo("supportmatch: stopped; the same command does the rest.", err=True)
             raise typer.Exit(130) from None
     if fitted is None:  # the first process does the rest
         return
@@ -284,9 +306,13 @@ def export(
 ) -> None:
     """Write the model for use without supportmatch: torch.export and, if asked for, ONNX."""
     from supportmatch.checkpoint import load_model
+    from supportmatch.data.images import PREPARED
     from supportmatch.export import export_model
+    from supportmatch.fitting import FitRecord
 
-    summary = export_model(load_model(model), out, onnx=onnx, overwrite=overwrite)
+    side = FitRecord.load(model).side if (model / "fit.json").is_file() else None
+    prepared = PREPARED.format(side=side) if side else None
+    summary = export_model(load_model(model), out, onnx=onnx, overwrite=overwrite, prepared=prepared)
     checked = f"torch.export differs from the model by at most {summary.program_difference:.0e}"
     if summary.onnx_difference is not None:
         checked += f", ONNX by {summary.onnx_difference:.0e}"
@@ -445,6 +471,8 @@ def _split(names: str | None) -> list[str]:
 
 def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
+    if sys.argv[1:2] != ["bench"]:  # which ends processes of its own by SIGTERM
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
     try:
         app()
     except SupportMatchError as error:
@@ -462,4 +490,4 @@ def _explain(error: OSError) -> str:
         return f"No space left on device{where}: make room, then run the same command again."
     if isinstance(error, PermissionError):
         return f"permission denied{where}: correct the permissions, or name another place."
-    return str(error)
+    return f"{error.strerror or error}{where}."

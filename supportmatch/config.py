@@ -381,6 +381,10 @@ def read_config(path: Path, start: Config) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            stage: Any = Config.model_fields[str(first["loc"][0])].annotation if len(first["loc"]) > 1 else Config
+            known = ", ".join(stage.model_fields)
+            raise ConfigError(f"{where} in {path} is no setting: choose one of {known}.") from None
         raise ConfigError(f"{where} in {path} is {first['input']!r}, but {first['msg'].lower()}: correct it.") from None
 
 

@@ -21,7 +21,7 @@ from supportmatch.config import Config, TableConfig, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
-from supportmatch.matching import EncoderPlayer, Game, match_supports
+from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
@@ -174,6 +174,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         # One bag must not consist of repetitions, and every source needs a few rows to be found at all.
         min_rows = max(self.config_.bags.bag_size, 5 * train.grid.n_sources)
         deploy = self.reader_.read(X_deploy, "deployment", min_rows)
+        # Networks that do not fit the rows are refused now instead of after minutes of clustering.
+        new_game(train, self.config_, self.seed_, encoder=self.encoder, decoder=self.decoder)
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
 

@@ -74,6 +74,7 @@ def export_model(
     onnx: bool = False,
     overwrite: bool = False,
     rows: Features | None = None,
+    prepared: str | None = None,
 ) -> ExportSummary:
     """Write `model.pt2`, on request `model.onnx`, and what is needed to use them, to a folder: complete or not at all.
 
@@ -86,6 +87,7 @@ def export_model(
         overwrite: Replace a folder that this package wrote.
         rows: Features to compare predictions on (the first few are used, none are written); by default rows are made
             up from what the model knows about its columns or images.
+        prepared: What was done to pictures before the model saw them, in words; images in arrays come as they are.
     """
     check_is_fitted(model)
     if onnx:
@@ -93,7 +95,7 @@ def export_model(
     reader, own = model.reader_, model.encoder is not None
     made_up = _make_up_rows(reader)
     compared = made_up if rows is None else _first(rows, max(_BATCH_SIZES))
-    preprocessing = _describe(model)
+    preprocessing = _describe(model, prepared)
     onnx_difference = None
     with new_folder(folder, overwrite=overwrite) as draft:
         # Never traced with a user's rows, so that no trace of them can end up in a file.
@@ -474,7 +476,7 @@ def _fallbacks(column: CategoricalColumn, table: TableEncoder) -> tuple[int | No
     return unlisted, column.categories.index(MISSING) if MISSING in column.categories else unlisted
 
 
-def _describe(model: SupportMatchingClassifier) -> dict[str, Any]:
+def _describe(model: SupportMatchingClassifier, prepared: str | None = None) -> dict[str, Any]:
     """Return what `preprocessing.json` holds."""
     reader, table, n_classes = model.reader_, model.reader_.table_encoder, model.grid_.n_classes
     start = {"schema": SCHEMA, "supportmatch": version("supportmatch")}
@@ -510,14 +512,17 @@ def _describe(model: SupportMatchingClassifier) -> dict[str, Any]:
     elif reader.is_signed_bytes:
         kind, value_range, scaling = "int8", [-128, 127], "Signed bytes are scaled to -1 to 1: (value + 0.5) / 127.5."
     scale = "" if value_range else " The scale of the values must be that of the images it was fitted on."
+    reading = (
+        "Reading image files, and everything that brought the training images to this number of channels, height and "
+        "width, such as turning, cutting and resizing; nothing of it is known here."
+    )
+    if prepared is not None:
+        reading = f"Reading image files. Those of training were {prepared} (bilinear), as `supportmatch predict` does."
     return {
         **start,
         "kind": "images",
         "inside_the_graph": [scaling, *_NETWORKS],
-        "outside_the_graph": [
-            "Reading image files, and everything that brought the training images to this number of channels, height "
-            f"and width, such as turning, cutting and resizing; nothing of it is known here.{scale}"
-        ],
+        "outside_the_graph": [f"{reading}{scale}"],
         "inputs": [{"name": "images", "type": kind, "shape": ["rows", channels, height, width]}],
         **end,
         "channels": channels,

@@ -39,13 +39,20 @@ from supportmatch.config import Config, TableConfig, default_config, preset, rea
 from supportmatch.data.columns import MANY_CATEGORIES, Column, ColumnPlan, Labels, Roles, read_labels
 from supportmatch.data.containers import Rows
 from supportmatch.data.files import open_table
-from supportmatch.data.images import SIDE, open_images
+from supportmatch.data.images import PREPARED, SIDE, open_images
 from supportmatch.data.inputs import Features
-from supportmatch.errors import ConfigError, ModelFileError, SupportMatchError, SupportMatchWarning
+from supportmatch.errors import (
+    ConfigError,
+    ModelFileError,
+    ProcessLostError,
+    StoppedError,
+    SupportMatchError,
+    SupportMatchWarning,
+)
 from supportmatch.estimator import SupportMatchingClassifier
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
-from supportmatch.output import check_free, new_folder
+from supportmatch.output import check_free, new_folder, write_atomically
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.report.card import render_card
@@ -179,17 +186,17 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
     fingerprint = _fingerprint(request, config, train_rows, deploy_rows, labels)
     unfinished = out.with_name(f".{out.name}-unfinished")
     model._ranks = ranks
-    model._snapshots = Snapshots(unfinished, fingerprint, writes=ranks.is_first)
+    model._snapshots = Snapshots(unfinished, fingerprint, writes=ranks.is_first, replaces=request.overwrite)
     if model._snapshots.exists:
         say(f"Going on from {unfinished}.")
-    y, s = np.array(grid.classes)[labels.y], np.array(grid.subgroups)[labels.s]
     read = time.perf_counter()
-    with _stopped_by_signals(model._snapshots, ranks), warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SupportMatchWarning)
-        model.fit(train_rows, y, s, deploy_rows)
+        _fit(model, train_rows, labels, deploy_rows)
     if not ranks.is_first:
         return None
     said = tuple(str(warning.message) for warning in caught if issubclass(warning.category, SupportMatchWarning))
+    said = (*pair.label_findings(), *said)
     fitted = time.perf_counter()
     evaluation: Evaluation | None = None
     measured: dict[str, Any] | None = None
@@ -219,10 +226,26 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
     return FittedFolder(out, model, evaluation, said, time.perf_counter() - began)
 
 
+def _fit(model: _WatchedFit, train: Features, labels: Labels, deploy: Features) -> None:
+    """Fit a model with snapshots, which stay for another try if they can be of use."""
+    assert model._snapshots is not None
+    snapshots, ranks, grid = model._snapshots, model._ranks, labels.grid
+    was_there = snapshots.folder.exists()
+    try:
+        with _stopped_by_signals(snapshots, ranks):
+            model.fit(train, np.array(grid.classes)[labels.y], np.array(grid.subgroups)[labels.s], deploy)
+    except (StoppedError, ProcessLostError):
+        raise
+    except SupportMatchError:
+        if ranks.is_first and not was_there:  # another try needs other settings or rows
+            shutil.rmtree(snapshots.folder, ignore_errors=True)
+        raise
+
+
 def write_pages(content: ReportContent, folder: Path) -> None:
     """Write the report and the model card into a folder that is there."""
-    (folder / PAGE).write_text(render_page(content), encoding="utf-8")
-    (folder / CARD).write_text(render_card(content), encoding="utf-8")
+    write_atomically(folder / PAGE, render_page(content).encode())
+    write_atomically(folder / CARD, render_card(content).encode())
 
 
 def measure(probabilities: NDArray[np.float64], labels: Labels) -> tuple[Evaluation, dict[str, Any]]:
@@ -423,6 +446,7 @@ def _content(
         provenance={
             "command": request.command,
             "seed": request.seed,
+            "prepared": PREPARED.format(side=request.side) if images else None,
             "versions": {name: version(name) for name in ("supportmatch", "torch", "numpy", "scikit-learn", "pyarrow")},
             "files": [
                 {"role": role, "name": path.name, "rows": rows, "sha256": hash_file(path)}
@@ -441,7 +465,7 @@ def _content(
 def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
     """Return z of some rows in the plane, early and late, by principal components."""
     if not model.early:
-        return None  # the run was resumed after the early step
+        return None  # there was no early step
     late = {name: transform_rows(model.encoder_, rows) for name, rows in model.shown.items()}
     sources = model.train.source_ids[model.chosen["train"]]
     names = [f"training {grid.source_name(k)}" for k in range(grid.n_sources)]
@@ -489,7 +513,8 @@ def _most_attended(model: _WatchedFit, pair: TablePair, audit: TableAudit) -> di
     rows, where = np.unique(bags, return_inverse=True)
     mean = np.bincount(where.reshape(-1), weights.reshape(-1)) / np.bincount(where.reshape(-1))
     order = np.argsort(-mean, kind="stable")[:_SHOWN_ROWS]
-    table = audit.plan.select(pair.deploy.take(pa.array(rows[order])), "deployment")
+    features = pair.deploy.select([column.name for column in audit.plan.features])
+    table = audit.plan.select(features.take(pa.array(rows[order])), "deployment")
     return {
         "columns": list(table.column_names),
         "rows": [[_as_text(value) for value in row.values()] for row in table.to_pylist()],

@@ -148,10 +148,11 @@ class TablePair:
         counts = self.labels.grid.count(self.labels.y, self.labels.s)
         n_deploy = None if self.deploy is None else self.deploy.num_rows
         sources = audit_counts(counts, self.labels.grid, n_deploy)
-        findings = [*self._label_findings(), *(_column_findings(self, plan) if plan else [])]
+        findings = [*self.label_findings(), *(_column_findings(self, plan) if plan else [])]
         return TableAudit(sources, plan, tuple(findings), self._next_command(sources, options))
 
-    def _label_findings(self) -> list[str]:
+    def label_findings(self) -> list[str]:
+        """Say which rows lack labels, and which labels of deployment rows are not used."""
         found, roles = [], self.source.roles
         if self.labels.n_without:
             found.append(

@@ -158,6 +158,11 @@ class Evaluation:
         present = {name: rates["accuracy"].value for name, rates in self.by_subgroup.items() if rates["accuracy"].n}
         return min(present, key=lambda name: present[name])
 
+    @property
+    def n_empty_subgroups(self) -> int:
+        """How many declared subgroups have no row, so that nothing is known of them."""
+        return sum(not rates["accuracy"].n for rates in self.by_subgroup.values())
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values that `json.dumps` accepts; whatever is undefined is None."""
         overall: dict[str, Any] = {}
@@ -201,6 +206,9 @@ class Evaluation:
             label = name.replace("_", " ")
             if name == "robust_accuracy":  # its evidence is the rows of one subgroup only
                 n, label = self.by_subgroup[self.worst_subgroup]["accuracy"].n, f"{label} ({self.worst_subgroup})"
+                if self.n_empty_subgroups:
+                    n_subgroups = len(self.by_subgroup)
+                    label += f", of {n_subgroups - self.n_empty_subgroups} of {n_subgroups} subgroups"
             rows.append((label, getattr(self, name), self.intervals[name], n))
         sources = [
             (f"accuracy, {name}", share.value, share.interval, share.n) for name, share in self.by_source.items()

@@ -50,10 +50,13 @@ def new_file(path: Path) -> Iterator[Path]:
 
 def check_free(folder: Path, overwrite: bool) -> None:
     """Refuse to take a name that is in use by anything but an empty folder or, on request, one of ours."""
+    above = next((parent for parent in folder.parents if parent.exists()), None)
+    if above is not None and not above.is_dir():
+        raise ModelFileError(f"{folder} cannot be a folder, because {above} is a file: choose another name.")
     if not folder.exists():
         return
     if not overwrite:
-        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder or set `overwrite`.")
+        raise ModelFileError(f"{folder} exists and is not overwritten: choose another folder, or pass --overwrite.")
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).is_file()):
         raise ModelFileError(f"{folder} was not written by supportmatch and is not overwritten: choose another folder.")
 

@@ -28,6 +28,7 @@ from supportmatch.metrics import Evaluation
 from supportmatch.output import new_file
 from supportmatch.progress import Report, silent
 
+_COMPRESSED = (".bz2", ".gz", ".xz", ".zip", ".zst")
 _PICTURES = 256  # decoded at a time
 
 
@@ -146,6 +147,8 @@ def predict_file(
         raise ConfigError(f"{target} is not a regular file and is not replaced: choose another name.")
     if target == source.resolve():
         raise ConfigError(f"{target} is the file that is read and is not replaced: choose another name.")
+    if target.suffix in _COMPRESSED:
+        raise ConfigError(f"{target.name} names a compressed file, but CSV is written plain: call it .csv or .parquet.")
     file = folder.open(source, allow_new=allow_new)
     n_rows = 0
     with new_file(target) as draft:

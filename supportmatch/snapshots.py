@@ -12,7 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ from supportmatch.progress import Report
 if TYPE_CHECKING:
     from supportmatch.matching import Game
 
-FILE, CLUSTERS = "game.safetensors", "clusters.safetensors"
+FILE, CLUSTERS, CODES = "game.safetensors", "clusters.safetensors", "codes.safetensors"
 EVERY_SECONDS = 20.0
 
 
@@ -38,28 +40,47 @@ class Snapshots:
         fingerprint: Tells configuration, data and version; a snapshot with another one is refused.
         every: Seconds between two snapshots.
         writes: Whether snapshots are taken. Of several processes that train together one does; all read them.
+        replaces: Whether snapshots of another run are passed over, and replaced, instead of refused.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, every: float = EVERY_SECONDS, *, writes: bool = True) -> None:
-        self.folder, self.fingerprint, self.every, self.writes = folder, fingerprint, every, writes
+    def __init__(
+        self,
+        folder: Path,
+        fingerprint: str,
+        every: float = EVERY_SECONDS,
+        *,
+        writes: bool = True,
+        replaces: bool = False,
+    ) -> None:
+        self.folder, self.fingerprint, self.every = folder, fingerprint, every
+        self.writes, self.replaces = writes, replaces
         self.stop_requested = False
         self._latest = time.monotonic()
 
     @property
     def exists(self) -> bool:
         """Whether there is anything to go on from."""
-        return (self.folder / FILE).exists() or (self.folder / CLUSTERS).exists()
+        return any(self._notes(name) is not None for name in (FILE, CLUSTERS))
 
     def stoppable(self, stage: str, report: Report) -> Report:
         """Return a listener to a stage that ends it when a stop is asked for."""
 
         def listen(done: int, total: int) -> None:
             report(done, total)
-            if self.stop_requested:
+            if self.stop_requested and done < total:  # what is done is worth keeping
                 kept = f"what was done before is kept in {self.folder}" if self.exists else "nothing is kept yet"
                 raise StoppedError(f"stopped at the stage {stage}; {kept}. The same command does the rest.")
 
         return listen
+
+    def keep_codes(self, codes: dict[str, NDArray[np.float32]]) -> None:
+        """Keep what figures show of an early step."""
+        self._replace(CODES, {name: torch.from_numpy(z) for name, z in codes.items()}, {})
+
+    def kept_codes(self) -> dict[str, NDArray[np.float32]]:
+        """Return what an earlier run kept for figures; empty if it did not get so far."""
+        kept = self._read(CODES)
+        return {name: z.numpy() for name, z in kept[1].items()} if kept is not None else {}
 
     def keep_clusters(self, clusters: Clusters) -> None:
         """Keep the clusters for a later run."""
@@ -105,8 +126,7 @@ class Snapshots:
         is_last = step + 1 == game.config.steps
         if not (is_last or self.stop_requested) and time.monotonic() - self._latest < self.every:
             return
-        if self.writes:
-            self._take(step, game, average, history)
+        self._take(step, game, average, history)
         self._latest = time.monotonic()
         if self.stop_requested:
             raise StoppedError(
@@ -127,26 +147,40 @@ class Snapshots:
         self._replace(FILE, tensors, {"next_step": json.dumps(step + 1), "columns": columns})
 
     def _replace(self, name: str, tensors: dict[str, Tensor], notes: dict[str, str]) -> None:
+        if not self.writes:
+            return
         content = save(
             {key: value.contiguous() for key, value in tensors.items()}, {**notes, "fingerprint": self.fingerprint}
         )
         write_atomically(self.folder / name, content)
 
-    def _read(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]] | None:
+    def _notes(self, name: str) -> dict[str, str] | None:
+        """Return what a file says of itself; None if it is not there or is to be replaced."""
         path = self.folder / name
         if not path.exists():
             return None
         try:
             with safe_open(path, framework="pt") as file:
-                notes = file.metadata() or {}
-                if notes.get("fingerprint") != self.fingerprint:
-                    raise ModelFileError(
-                        f"{path} belongs to another run (other data, configuration or version): delete "
-                        f"{self.folder} to start anew, or repeat the command that it was made by."
-                    )
-                return notes, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+                notes: dict[str, str] = file.metadata() or {}
         except SafetensorError as error:
+            if self.replaces:
+                return None
             raise self._damaged(name, error) from error
+        if notes.get("fingerprint") == self.fingerprint:
+            return notes
+        if self.replaces:
+            return None
+        raise ModelFileError(
+            f"{path} belongs to another run (other data, configuration or version): delete {self.folder} to start "
+            "anew, overwrite it, or repeat the command that it was made by."
+        )
+
+    def _read(self, name: str) -> tuple[dict[str, str], dict[str, Tensor]] | None:
+        notes = self._notes(name)
+        if notes is None:
+            return None
+        with safe_open(self.folder / name, framework="pt") as file:
+            return notes, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
 
     def _damaged(self, name: str, error: Exception) -> ModelFileError:
         return ModelFileError(f"{self.folder / name} is damaged ({error}): delete {self.folder} to start anew.")

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from supportmatch import load
@@ -25,7 +28,7 @@ from supportmatch.cli import app
 from supportmatch.errors import SupportMatchError, SupportMatchWarning
 from supportmatch.export import PREPROCESSING, PROGRAM, encode_table
 from supportmatch.fitting import CARD, CONFIG, PAGE, RECORD
-from supportmatch.snapshots import FILE
+from supportmatch.snapshots import CLUSTERS, FILE
 
 WRITTEN = {PAGE, CARD, CONFIG, RECORD, "history.jsonl", "model.json", "model.safetensors", "report.json"}
 FAST = "[matching]\nsteps = 20\n[clustering]\npretrain_steps = 5\n[classifier]\nepochs = 5\n"
@@ -384,6 +387,48 @@ def test_no_deployment_file_and_settings_that_do_not_exist_are_one_sentence(file
     assert "unknown preset" in refused(*train, "--deploy", files / "deploy.csv", "--preset", "magic")
 
 
+def test_a_mistake_leaves_nothing_in_the_way_of_the_corrected_command(files: Path) -> None:
+    out = files / "corrected"
+    assert "convolutional" in refused(*fit_options(files), "--out", out, "--preset", "faces")
+    assert not list(files.glob(".corrected*"))
+    unfinished = files / ".corrected-unfinished"
+    unfinished.mkdir()
+    save_file({"ids": torch.zeros(1)}, unfinished / CLUSTERS, {"fingerprint": "another run"})
+    assert "belongs to another run" in refused(*fit_options(files), "--out", out)
+    assert unfinished.exists()
+    ok(*fit_options(files), "--out", out, "--overwrite")
+    assert not unfinished.exists()
+
+
+def test_a_column_of_any_type_may_be_dropped(files: Path) -> None:
+    for name in ("train", "deploy"):
+        table = pa.Table.from_pandas(pd.read_csv(files / f"{name}.csv").astype(str), preserve_index=False)
+        notes = pa.array(["note"] * len(table), pa.string_view())
+        pa.parquet.write_table(table.append_column("note", notes), files / f"{name}-views.parquet")
+    options = fit_options(files, train="train-views.parquet")
+    ok(*[o if o != files / "deploy.csv" else files / "deploy-views.parquet" for o in options], "--out", files / "views")
+
+
+def test_labels_in_the_deployment_file_are_warned_of_however_quiet(files: Path) -> None:
+    shutil.copy(files / "test.csv", files / "with-labels.csv")
+    options = [o if o != files / "deploy.csv" else files / "with-labels.csv" for o in fit_options(files)]
+    said = json.loads(ok(*options, "--out", files / "labelled", "--json").stdout)["warnings"]
+    assert [text.partition(", which is not used")[1] for text in said[:2]] == [", which is not used"] * 2
+
+
+def test_output_that_cannot_be_is_refused_before_any_work(files: Path, model: Path) -> None:
+    assert "is a file: choose another name" in refused(*fit_options(files), "--out", files / "train.csv" / "model")
+    said = refused("predict", model, files / "deploy.csv", "--out", files / "predicted.csv.gz")
+    assert "call it .csv or .parquet" in said
+
+
+def test_a_setting_that_does_not_exist_is_answered_with_those_that_do(files: Path) -> None:
+    (files / "typo.toml").write_text("[matching]\nstep = 3\n")
+    said = refused(*[o if o != files / "fast.toml" else files / "typo.toml" for o in fit_options(files)], "--out", "q")
+    assert "matching.step in" in said
+    assert "choose one of steps, discriminator_updates" in said
+
+
 def test_gaps_can_be_refused(files: Path) -> None:
     said = refused(*fit_options(files), "--out", files / "not made", "--missing", "refuse")
     assert "missing values in columns" in said
@@ -451,6 +496,9 @@ def test_a_folder_of_pictures_of_mixed_size_and_mode(files: Path) -> None:
     bad = folder / next(iter(pd.read_csv(folder / "deploy.csv").file))
     bad.write_bytes(bad.read_bytes()[:40])
     assert "cannot be read" in refused("fit", folder / "train.csv", *options, "--out", files / "q")
+    assert "resized to 16 x 16 pixels" in (out / CARD).read_text()
+    ok("export", out, "--out", files / "exported-images")
+    assert "resized to 16 x 16 pixels" in (files / "exported-images" / PREPROCESSING).read_text()
     escape = pd.DataFrame({"file": ["../../etc/passwd"]})
     escape.to_csv(folder / "escape.csv", index=False)
     assert "leads out of" in refused("predict", out, folder / "escape.csv", "--out", files / "q.csv", *with_images)
@@ -479,6 +527,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(files: Path, tmp_path: Pat
     assert unfinished.is_dir()
     subprocess.run(command, check=True, timeout=300)
     assert not unfinished.exists()
+    assert json.loads((tmp_path / "model" / "report.json").read_text())["codes"] is not None
     shutil.move(tmp_path / "model", tmp_path / "resumed")
     subprocess.run(command, check=True, timeout=300)
     first_weights, second_weights = (
@@ -489,7 +538,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(files: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="making a small disk needs root")
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(files: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_and_nothing_half_written_is_left(files: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False).returncode:

@@ -56,6 +56,21 @@ def test_a_stopped_game_goes_on_to_the_same_weights_and_history(tmp_path: Path, 
     assert resumed.history_.to_jsonl() == whole.history_.to_jsonl()
 
 
+def test_what_figures_show_of_an_early_step_survives_a_stop(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, "run")
+    assert snapshots.kept_codes() == {}
+    snapshots.keep_codes({"train": np.ones((2, 3), np.float32)})
+    assert Snapshots(tmp_path, "run").kept_codes()["train"].tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_a_stop_at_the_end_of_a_stage_waits_for_what_it_found(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, "run")
+    snapshots.stop_requested = True
+    snapshots.stoppable("clustering", lambda done, total: None)(3, 3)
+    with pytest.raises(StoppedError, match="stopped at the stage clustering"):
+        snapshots.stoppable("clustering", lambda done, total: None)(2, 3)
+
+
 def test_snapshots_are_taken_now_and_then(tmp_path: Path) -> None:
     fitted(Snapshots(tmp_path, "run", every=0.0))
     assert {path.name for path in tmp_path.iterdir()} == {CLUSTERS, FILE}
@@ -88,8 +103,13 @@ def test_other_stages_stop_as_well_and_what_was_done_before_is_kept(
     stop_at = stopping.stoppable
 
     def ask_to_stop(name: str, report: Report) -> Report:
-        stopping.stop_requested = name == stage
-        return stop_at(name, report)
+        listen = stop_at(name, report)
+
+        def stop_halfway(done: int, total: int) -> None:
+            stopping.stop_requested = name == stage
+            listen(0, total)
+
+        return stop_halfway
 
     monkeypatch.setattr(stopping, "stoppable", ask_to_stop)
     with pytest.raises(StoppedError, match=f"at the stage {stage}; .*{kept}"):

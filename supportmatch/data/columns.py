@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from supportmatch.data.files import as_names, as_numbers, is_number, is_number_with_comma
+from supportmatch.data.files import ROW_NAME, as_names, as_numbers, is_number, is_number_with_comma
 from supportmatch.errors import ConfigError, TableFileError, UnknownNameError
 from supportmatch.sources import Ids, SourceGrid
 
@@ -25,6 +26,7 @@ MANY_CATEGORIES = 100
 MOST_NAMES = 100
 """A column with more values is neither label nor subgroup."""
 
+_PANDAS_INDEX = r"__index_level_\d+__"
 _FEW_ROWS = 50  # below, nothing is said about columns in which every row has its own value
 _DATE = r"^\d{4}-\d{1,2}-\d{1,2}([ T].*)?$|^\d{1,2}[./]\d{1,2}[./]\d{2,4}$"
 
@@ -40,7 +42,10 @@ class Roles:
         """Raise unless the columns are there and differ."""
         for what, column in (("label", self.label), *(("subgroup", name) for name in self.subgroup)):
             if column not in names:
-                raise TableFileError(f"{where} has no {what} column {column!r}: its columns are {_listed(names)}.")
+                raise TableFileError(
+                    f"{where} has no {what} column {column!r}: its columns are {_listed(names)}. Correct the name, or "
+                    "check that the file is a table whose first line names the columns."
+                )
         if len({self.label, *self.subgroup}) <= len(self.subgroup):
             raise ConfigError(
                 f"label ({self.label}) and subgroup ({', '.join(self.subgroup)}) must be different columns: name them "
@@ -194,11 +199,9 @@ class ColumnPlan:
                 continue
             numbers = as_numbers(values)
             if numbers is None:
-                raise TableFileError(_not_numbers(column.name, values, where))
-            if pc.any(pc.is_inf(numbers), min_count=0).as_py():
-                raise TableFileError(
-                    f"column {column.name!r} of {where} holds infinity: leave the cell empty or put a number there."
-                )
+                found = _say_what_is_no_number(column.name, values, where)
+                raise TableFileError(f"{found}: correct them, or leave the cells empty.")
+            _refuse_infinity(column.name, numbers, where)
             chosen[column.name] = numbers
         return pa.table(chosen)
 
@@ -275,11 +278,13 @@ def _judge(name: str, parts: list[pa.ChunkedArray], choices: Choices, max_catego
     numbers = None if name in choices.categorical else [as_numbers(part) for part in parts]
     if numbers is not None and any(part is None for part in numbers):
         numbers = None
+    for part in numbers or ():
+        _refuse_infinity(name, part, "the tables")
     if name in choices.numeric and numbers is None:
         raise TableFileError(_not_numbers(name, both, "the tables"))
     useless = "" if n_values else "no values"
     if n_values and name not in (*choices.numeric, *choices.categorical):
-        useless = _say_why_useless(name, both, n_values, numbers, kinds)
+        useless = _say_why_useless(name, both, n_values, numbers, parts)
     if useless:
         return Column(name, "dropped", useless, n_values, missing)
     if numbers is not None:
@@ -293,22 +298,28 @@ def _say_why_useless(
     values: pa.ChunkedArray,
     n_values: int,
     numbers: Sequence[pa.ChunkedArray] | None,
-    kinds: Sequence[pa.DataType],
+    parts: Sequence[pa.ChunkedArray],
 ) -> str:
     """Return why nothing can be learnt from a column, or nothing; refuse numbers that are mixed with words."""
-    n_there = len(values) - values.null_count
+    if name == ROW_NAME or re.fullmatch(_PANDAS_INDEX, name):
+        return "names of the rows"
     if n_values == 1 and not values.null_count:
         return f"always {values[0].as_py()!r}"
     if numbers is not None:
         return "numbers the rows" if all(map(_counts_rows, numbers)) else ""
-    if any(map(_is_time, kinds)) or pc.all(pc.match_substring_regex(values, _DATE)).as_py():
+    if any(_is_time(part.type) for part in parts) or pc.all(pc.match_substring_regex(values, _DATE)).as_py():
         return "dates: turn them into numbers if they matter"
     like_numbers = pc.or_(is_number(values), is_number_with_comma(values))
     if pc.mean(like_numbers.cast(pa.int8())).as_py() >= 0.5:  # the mean over values that are there
         raise TableFileError(_not_numbers(name, values, "the tables"))
-    if n_there >= _FEW_ROWS and n_values > 0.9 * n_there:
+    if any(map(_tells_rows_apart, parts)):  # in either file: names of rows often start anew in the other
         return "nearly every row has a value of its own"
     return ""
+
+
+def _tells_rows_apart(column: pa.ChunkedArray) -> bool:
+    n_there = len(column) - column.null_count
+    return n_there >= _FEW_ROWS and bool(pc.count_distinct(column, mode="only_valid").as_py() > 0.9 * n_there)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -323,25 +334,31 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:
-    """Tell whether numbers rise by one from row to row, as those of an index do."""
-    values = column.to_numpy()
+    """Tell whether numbers are those of an index: every one from the first to the last, in any order."""
+    values = np.sort(column.to_numpy())
     return len(values) >= _FEW_ROWS and bool(np.all(np.diff(values) == 1))
 
 
+def _refuse_infinity(name: str, numbers: pa.ChunkedArray, where: str) -> None:
+    if pc.any(pc.is_inf(numbers), min_count=0).as_py():
+        raise TableFileError(f"column {name!r} of {where} holds infinity: leave the cell empty or put a number there.")
+
+
 def _not_numbers(name: str, values: pa.ChunkedArray, where: str) -> str:
+    return (
+        f"{_say_what_is_no_number(name, values, where)}: correct them (numbers have a decimal point, and nothing "
+        f"between thousands), list marks that mean missing with --missing-values, or choose --categorical {name!r} or "
+        f"--drop {name!r}."
+    )
+
+
+def _say_what_is_no_number(name: str, values: pa.ChunkedArray, where: str) -> str:
     text = as_names(values)
     odd = text.filter(pc.invert(is_number(text)))
     examples = "; ".join(pc.unique(odd).to_pylist()[:3])
     n_numbers = len(text) - text.null_count - len(odd)
-    correct = "correct them"
-    if pc.any(is_number_with_comma(odd), min_count=0).as_py():
-        correct = "write numbers with a decimal point and nothing between thousands"
     found = f"mixes {n_numbers} numbers with" if n_numbers else "holds"
-    return (
-        f"column {name!r} of {where} {found} {len(odd)} values that are no numbers ({examples}): "
-        f"{correct}, list marks that mean missing with --missing-values, or choose --categorical {name!r} or --drop "
-        f"{name!r}."
-    )
+    return f"column {name!r} of {where} {found} {len(odd)} values that are no numbers ({examples})"
 
 
 def _values(column: pa.ChunkedArray) -> tuple[str, ...]:
@@ -359,6 +376,6 @@ def _ids(column: pa.ChunkedArray, names: Sequence[str], where: str, what: str) -
 
 
 def _listed(names: Iterable[object], most: int = 12) -> str:
-    named = list(map(str, names))
+    named = [name if len(name) <= 60 else f"{name[:57]}..." for name in map(str, names)]
     rest = f" and {len(named) - most} more" if len(named) > most else ""
     return ", ".join(named[:most]) + rest

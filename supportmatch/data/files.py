@@ -24,6 +24,9 @@ from supportmatch.errors import TableFileError
 MISSING_MARKS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as missing unless the user says otherwise."""
 
+ROW_NAME = "(row name)"
+"""The first column of a CSV if it has no name: an index that was written along."""
+
 _PARQUET_MAGIC = b"PAR1"
 _DELIMITERS = ",;\t|"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$"
@@ -63,7 +66,7 @@ class TableFile:
                 with pa.parquet.ParquetFile(self.path) as file:
                     for batch in file.iter_batches(batch_size=_PIECE_ROWS):
                         piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
-                        yield piece if raw else self.trim(piece)
+                        yield piece if raw else self.trim(_without_views(piece))
                 return
             with _open_csv(self.path, self.delimiter, len(self.names), self.header_lines) as reader:
                 for batch in reader:
@@ -117,7 +120,7 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
         )
     unnamed = [position for position, name in enumerate(names, start=1) if not name]
     if len(unnamed) == 1 and unnamed[0] == 1:
-        names[0] = "(row name)"  # an index that was written along
+        names[0] = ROW_NAME  # an index that was written along
     elif unnamed:
         raise TableFileError(f"column {unnamed[0]} of {path} has no name: the first line must name every column.")
     return TableFile(path, tuple(names), delimiter, header_lines, tuple(missing_marks))
@@ -177,6 +180,15 @@ def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return text
 
 
+def _without_views(piece: pa.Table) -> pa.Table:
+    """Return text and bytes in the layout that Arrow's functions know."""
+    for position, field in enumerate(piece.schema):
+        plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(field.type)
+        if plain is not None:
+            piece = piece.set_column(position, field.name, piece.column(position).cast(plain))
+    return piece
+
+
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -201,6 +213,8 @@ def _read_header(path: Path) -> tuple[list[str], str, int]:
                 )
             if not rest or len(header) > _MOST_HEADER_BYTES:
                 break
+    if header.count(b'"') % 2:
+        raise TableFileError(f"the header of {path} opens a quote that is never closed: close it, or take it out.")
     try:
         text = header.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:

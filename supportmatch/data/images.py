@@ -10,6 +10,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ CACHE = ".supportmatch-cache"
 
 _VERSION = "upright, centre square, bilinear, RGB on white"
 _SHOWN_PROBLEMS = 3
+
+PREPARED = (
+    "turned upright, cut to their central square, resized to {side} x {side} pixels, and brought to RGB, on white"
+)
+"""What becomes of pictures, in words."""
 
 
 def open_images(
@@ -165,10 +171,10 @@ def _build(
 ) -> NDArray[Any]:
     """Write every row into `target`, or wait for another process that is about to."""
     kind = target.name.partition("-")[0]
-    draft = target.with_name(f"{target.name}.part")
+    draft, lock = target.with_name(f"{target.name}.part"), target.with_name(f"{kind}.lock")
     try:
         # The system frees the lock when its owner dies, so whoever holds it may remove the drafts of the dead.
-        with FileLock(target.with_name(f"{kind}.lock")):
+        with FileLock(lock):
             built = _read(target, shape, dtype)
             if built is not None:
                 return built
@@ -190,6 +196,11 @@ def _build(
             f"the decoded pictures ({size:,.0f} MB) cannot be kept in {target.parent} ({error.strerror}): make room, "
             "or correct its permissions."
         ) from error
+    finally:
+        if not target.exists():
+            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # only if there is nothing else in it
+                target.parent.rmdir()
     return _map(target)
 
 

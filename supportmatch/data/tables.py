@@ -249,6 +249,7 @@ def _to_frame(
         raise ShapeError(f"the {what} table must have distinct columns named by strings, but has {names}: rename them.")
     if config.text == "as-in-files":
         frame = _as_in_files(frame, config.missing_marks, categorical)
+        names = list(frame.columns)
     if config.missing == "refuse":
         _refuse_values("missing values", frame.isna(), what)
     else:

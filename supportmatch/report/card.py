@@ -283,9 +283,32 @@ def all_warnings(content: ReportContent) -> tuple[str, ...]:
             f"At the end of training the discriminator was still right about {end:.0%} of the bags, well above the 50% "
             "of guessing: the supports may not be matched. More steps or a larger adversarial weight may help."
         )
+    said += _say_what_fails(content)
     if _better_alternatives(content):
         said.append(alternatives_sentence(content))
     return tuple(dict.fromkeys([*said, *content.warnings, *content.audit["warnings"]]))
+
+
+def _say_what_fails(content: ReportContent) -> list[str]:
+    """Return a sentence for sources that are classified worse than by guessing, and one for subgroups without rows."""
+    result = content.evaluation
+    if result is None:
+        return []
+    chance, said = 1 / len(content.audit["classes"]), []
+    # The whole interval below: a few rows may be misread by chance.
+    bad = [name for name, cell in result["by_source"].items() if cell["n"] and cell["interval"][1] < chance]
+    if bad:
+        said.append(
+            f"In {listed(bad)} the model is right less often than by guessing ({chance:.0%}). It must not be used "
+            "there: it may have learned the subgroup instead of the class, or the classes the wrong way round."
+        )
+    empty = [name for name, rates in result["by_subgroup"].items() if not rates["n"]]
+    if empty:
+        said.append(
+            f"The test rows have none of subgroup {listed(empty)}, so nothing is known of it: the robust accuracy is "
+            "that of the other subgroups."
+        )
+    return said
 
 
 CLEARLY_TOLD = 0.75
@@ -355,7 +378,8 @@ def method(content: ReportContent) -> list[Passage]:
 
 def _reading(content: ReportContent, get: _Settings) -> str:
     if content.kind == "images":
-        return "Images were read as they are; their pixels are the features."
+        prepared = content.provenance.get("prepared") or "read as they are"
+        return f"Pictures were {prepared}; their pixels are the features."
     kinds = [column["kind"] for column in content.columns]
     said = "Numeric columns were standardised, categorical ones became one indicator per value"
     if kinds:

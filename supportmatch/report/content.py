@@ -66,7 +66,7 @@ class ReportContent:
     alternatives: tuple[Values, ...]
     """`name`, `what`, `robust_accuracy`, `accuracy` and `chosen` of what was compared."""
     provenance: Values
-    """`command`, `seed`, `versions`, `files` (role, name, rows, sha256) and `date`."""
+    """`command`, `seed`, `versions`, `files` (role, name, rows, sha256), `date`, and how pictures were `prepared`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "history", thin_history(self.history))

@@ -27,7 +27,7 @@ class WatchedClassifier(SupportMatchingClassifier, ABC):
     shown: dict[str, Rows]
     """The rows whose z is remembered."""
     early: dict[str, NDArray[np.float32]]
-    """Their z at `early_step`; empty if the run was resumed after it."""
+    """Their z at `early_step`; empty before it."""
 
     @abstractmethod
     def _choose_rows(self) -> dict[str, Rows]:
@@ -42,7 +42,8 @@ class WatchedClassifier(SupportMatchingClassifier, ABC):
         self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
     ) -> SupportMatchingClassifier:
         self.train, self.deploy = train, deploy
-        self.shown, self.early = self._choose_rows(), {}
+        self.shown = self._choose_rows()
+        self.early = self._snapshots.kept_codes() if self._snapshots else {}
         return super()._fit_stages(train, deploy, groups, config)
 
     def _started(self, game: Game) -> None:
@@ -51,3 +52,5 @@ class WatchedClassifier(SupportMatchingClassifier, ABC):
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         if step + 1 == self.early_step:
             self.early = {name: transform_rows(averaged, rows) for name, rows in self.shown.items()}
+            if self._snapshots:
+                self._snapshots.keep_codes(self.early)

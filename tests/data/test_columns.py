@@ -63,6 +63,20 @@ def test_columns_of_no_use_are_dropped_with_a_reason(values: list[Any], note: st
     assert note in found.note
 
 
+def test_names_of_rows_are_no_features_in_whatever_order_and_file() -> None:
+    shuffled = np.random.default_rng(0).permutation(N) + 1_000
+    texts = [f"id {i}" for i in range(N)]  # start anew in the other file
+    columns = {"(row name)": NUMBERS, "__index_level_0__": NUMBERS, "pid": shuffled, "id": texts, "n": NUMBERS}
+    found = plan(table(**columns), table(**columns))
+    assert [name for name, column in found.items() if column.kind != "dropped"] == ["n"]
+    assert found["(row name)"].note == found["__index_level_0__"].note == "names of the rows"
+
+
+def test_infinity_is_refused_before_anything_is_fitted() -> None:
+    with pytest.raises(TableFileError, match="column 'n' of the tables holds infinity"):
+        plan(table(n=["1", "inf"] * (N // 2)))
+
+
 def test_a_column_that_varies_only_at_deployment_is_kept() -> None:
     assert plan(table(w=["red"] * N, n=NUMBERS), table(w=WORDS, n=NUMBERS))["w"].kind == "categorical"
 

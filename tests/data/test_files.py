@@ -76,6 +76,20 @@ def test_parquet_is_known_by_its_content_and_keeps_its_types(tmp_path: Path) -> 
     assert table.to_pydict() == {"n": [1, 2], "t": ["a", None]}
 
 
+def test_text_in_the_layout_of_views_is_text(tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([" a", "?"], pa.string_view()), "b": pa.array([b"1", b"2"], pa.binary_view())})
+    pa.parquet.write_table(table, tmp_path / "views.parquet")
+    read = open_table(tmp_path / "views.parquet").read()
+    assert read.schema.types == [pa.string(), pa.binary()]
+    assert read["t"].to_pylist() == ["a", None]
+
+
+def test_an_open_quote_in_a_header_does_not_show_the_rows(csv: Path) -> None:
+    with pytest.raises(TableFileError, match="opens a quote that is never closed") as caught:
+        open_table(write(csv, 'u,"v\nsecret,1\nprivate,2\n'))
+    assert "secret" not in str(caught.value)
+
+
 def test_text_in_parquet_means_what_it_means_in_a_csv(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     words = pd.Series([" State-gov", "?", None], dtype="category")

@@ -14,7 +14,13 @@ from hypothesis.extra import numpy as hnp
 from supportmatch.config import TableConfig
 from supportmatch.data.containers import TableLayout
 from supportmatch.data.tables import TableEncoder
-from supportmatch.errors import FeatureMismatchError, ModelFileError, NotFiniteError, ShapeError
+from supportmatch.errors import (
+    FeatureMismatchError,
+    ModelFileError,
+    NotFiniteError,
+    ShapeError,
+    SupportMatchWarning,
+)
 
 TRAIN = pd.DataFrame({"age": [20, 40, 60], "job": ["cook", "pilot", "cook"], "member": [True, False, True]})
 
@@ -206,7 +212,20 @@ def test_values_that_are_missing_for_the_first_time_are_filled_without_a_categor
 
 def test_unknown_values_are_none_of_the_known_ones_if_they_may_be() -> None:
     encoder = TableEncoder.fit(GAPS.dropna(), config=LENIENT)
-    assert encoder.transform(pd.DataFrame({"age": [30.0], "job": ["baker"]}))[0, :2].tolist() == [0, 0]
+    with pytest.warns(SupportMatchWarning, match=r"in 1 of 1 rows column 'job' holds a value .*'baker'"):
+        assert encoder.transform(pd.DataFrame({"age": [30.0], "job": ["baker"]}))[0, :2].tolist() == [0, 0]
+
+
+def test_names_are_compared_as_in_files_on_request() -> None:
+    config = TableConfig(missing="own-category", text="as-in-files", missing_marks=("?",))
+    train = pd.DataFrame({"age": [30.0, 50.0], "k": ["1", "2"], "b": ["true", None]})
+    encoder = TableEncoder.fit(train, config=config)
+    expected = encoder.transform(train)
+    raw = pd.DataFrame({" age": [" 30 ", "50"], "k ": [1.0, 2.0], "b": np.array([True, None], dtype=object)})
+    assert encoder.transform(raw).tolist() == expected.tolist()
+    raw["b"] = [" TRUE", " ? "]
+    assert encoder.transform(raw).tolist() == expected.tolist()
+    assert TableEncoder.from_json(encoder.to_json()) == encoder
 
 
 def test_rare_values_are_put_together_and_unknown_ones_join_them() -> None:

@@ -65,6 +65,19 @@ def test_undefined_numbers_come_with_reasons() -> None:
     assert "| undefined | undefined | 0 |" in results
 
 
+def test_sources_below_chance_and_subgroups_without_rows_are_warned_of() -> None:
+    grid = SourceGrid(("two", "four"), ("purple", "green"))
+    y, s = np.repeat([0, 1], 40), np.tile([0, 1], 40)
+    swapped = np.where(s == 0, 1 - y, y)
+    warned = section(render_card(make_content(evaluation=evaluate(y, swapped, s, grid).to_json())), "Warnings")
+    assert "In two/purple, four/purple the model is right less often than by guessing (50%)" in warned
+    green = s == 1
+    only_green = evaluate(y[green], y[green], s[green], grid)
+    warned = section(render_card(make_content(evaluation=only_green.to_json())), "Warnings")
+    assert "none of subgroup purple, so nothing is known of it" in warned
+    assert "robust accuracy (green), of 1 of 2 subgroups" in only_green.to_text()
+
+
 def test_without_an_evaluation_it_says_that_nothing_was_measured() -> None:
     card = render_card(make_content(evaluation=None))
     assert "has not been measured" in section(card, "Results")
