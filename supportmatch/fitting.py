@@ -38,7 +38,7 @@ from supportmatch.classifier import transform_rows
 from supportmatch.config import Config, TableConfig, default_config, preset, read_config
 from supportmatch.data.columns import MANY_CATEGORIES, Column, ColumnPlan, Labels, Roles, read_labels
 from supportmatch.data.containers import Rows
-from supportmatch.data.files import open_table
+from supportmatch.data.files import open_table, take_rows
 from supportmatch.data.images import PREPARED, SIDE, open_images
 from supportmatch.data.inputs import Features
 from supportmatch.errors import (
@@ -323,7 +323,7 @@ def _read_test(request: FitRequest, pair: TablePair, audit: TableAudit) -> tuple
     where = str(request.test)
     table = open_table(request.test, request.source.missing_marks).read()
     labels = read_labels(table, request.source.roles, where, grid=pair.labels.grid)
-    return read_features(table.take(pa.array(labels.rows)), where, audit.plan, request), labels
+    return read_features(take_rows(table, labels.rows), where, audit.plan, request), labels
 
 
 def _resolve(request: FitRequest, labels: Labels) -> Config:
@@ -408,9 +408,7 @@ def _content(
     clusters = None
     if hasattr(model, "clusters_"):
         found = model.clusters_
-        seen = {k: grid.source_name(k) for k in pair.labels.grid.support(pair.labels.y, pair.labels.s).seen_sources}
-        cluster_names = [seen.get(k, f"unseen cluster {k}") for k in found.cluster_ids]
-        clusters = {"method": found.method, "names": cluster_names, "sizes": found.sizes.tolist()}
+        clusters = {"method": found.method, "names": _cluster_names(model), "sizes": found.sizes.tolist()}
     images = request.source.file_column is not None
     bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
     reconstructions = attention = attended = None
@@ -472,7 +470,7 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
     group = [*sources]
     if hasattr(model, "clusters_"):
         found = model.clusters_
-        names += [f"deployment cluster {k}" for k in found.cluster_ids]
+        names += [f"deployment {name}" for name in _cluster_names(model)]
         places = np.searchsorted(found.cluster_ids, found.ids[model.chosen["deploy"]])
         group += (grid.n_sources + places).tolist()
     else:
@@ -488,6 +486,12 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
         "method": "PCA",
         "early_step": model.early_step,
     }
+
+
+def _cluster_names(model: _WatchedFit) -> list[str]:
+    """Name clusters by the seen source they are tied to, or by a number."""
+    grid, seen = model.train.grid, model.train.support.seen_sources
+    return [grid.source_name(k) if k in seen else f"unseen cluster {k}" for k in model.clusters_.cluster_ids]
 
 
 def _plane(z: NDArray[np.float32]) -> NDArray[np.float32]:

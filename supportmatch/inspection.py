@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from supportmatch.audit import SourceAudit, audit_counts
 from supportmatch.data.columns import Choices, Column, ColumnPlan, Labels, Roles, plan_columns, read_labels
-from supportmatch.data.files import MISSING_MARKS, TableFile, as_names, as_numbers, open_table
+from supportmatch.data.files import MISSING_MARKS, TableFile, as_numbers, names_of, open_table, take_rows
 from supportmatch.errors import ConfigError, TableFileError
 from supportmatch.sources import Ids
 
@@ -30,7 +30,7 @@ LEAK = 0.95
 DRIFT = 0.5
 """Total variation between training and deployment, over a column's values, from which drift is reported."""
 
-_BINS = 50
+_BINS, _ROWS_FOR_BINS = 50, 100_000
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class TableSource:
         train = train_file.read()
         labels = read_labels(train, self.roles, str(self.train), subgroup_names=self.subgroup_names)
         if labels.n_without:
-            train = train.take(pa.array(labels.rows))
+            train = take_rows(train, labels.rows)
         deploy = deploy_file.read() if deploy_file else None
         return TablePair(self, train_file, train, labels, deploy_file, deploy)
 
@@ -221,15 +221,14 @@ def _bin(
     """Return the values of both sets as small ids (0 for missing), and what they stand for if they are categories."""
     if column.kind == "numeric":
         values = [_floats(part) for part in (train, deploy) if part is not None]
-        known = values[0][~np.isnan(values[0])]
+        some = values[0][:: max(1, len(values[0]) // _ROWS_FOR_BINS)]
+        known = some[~np.isnan(some)]
         edges = np.unique(np.quantile(known, np.linspace(0, 1, _BINS + 1)[1:-1])) if len(known) else np.array([])
         ids = [np.where(np.isnan(part), 0, np.searchsorted(edges, part, side="right") + 1) for part in values]
         return ids[0], ids[1] if deploy is not None else None, None
-    texts = [as_names(part) for part in (train, deploy) if part is not None]
-    names = pc.unique(pa.chunked_array([chunk for text in texts for chunk in text.chunks], pa.string())).drop_null()
-    places = [pc.fill_null(pc.index_in(text, value_set=names), -1).to_numpy() for text in texts]
-    ids = [np.asarray(place, np.int64) + 1 for place in places]
-    return ids[0], ids[1] if deploy is not None else None, names.to_pylist()
+    named = names_of(*(part for part in (train, deploy) if part is not None))
+    found = named.ids + 1
+    return found[: len(train)], found[len(train) :] if deploy is not None else None, list(named.names)
 
 
 def _leaks(pair: TablePair, column: Column, bins: Ids) -> list[str]:
@@ -237,16 +236,19 @@ def _leaks(pair: TablePair, column: Column, bins: Ids) -> list[str]:
 
     The label is judged within subgroups and the reverse, because in training each tells something of the other.
     """
-    if len(np.unique(bins)) > len(bins) / 5:  # then nearly every bin has a row or two, and knows their names
-        return []
     labels, grid, roles = pair.labels, pair.labels.grid, pair.source.roles
+    sources = grid.source_ids(labels.y, labels.s)
+    joint = np.bincount(bins * grid.n_sources + sources, minlength=(int(bins.max()) + 1) * grid.n_sources)
+    joint = joint.reshape(-1, grid.n_classes, grid.n_subgroups)
+    if np.count_nonzero(joint.any(axis=(1, 2))) > len(bins) / 5:  # then nearly every bin has a row or two
+        return []
     found = []
-    if _explained(bins, labels.y, labels.s, grid.n_classes) >= LEAK:
+    if _explained(joint) >= LEAK:
         found.append(
             f"Column {column.name} tells the label nearly without error: if it is a copy of {roles.label}, or comes "
             f"after it in time, leave it out with --drop {shlex.quote(column.name)}."
         )
-    if _explained(bins, labels.s, labels.y, grid.n_subgroups) >= LEAK:
+    if _explained(joint.transpose(0, 2, 1)) >= LEAK:
         found.append(
             f"Column {column.name} tells the subgroup nearly without error: if it is a copy of "
             f"{' or '.join(roles.subgroup)}, consider --drop {shlex.quote(column.name)}."
@@ -254,16 +256,15 @@ def _leaks(pair: TablePair, column: Column, bins: Ids) -> list[str]:
     return found
 
 
-def _explained(bins: Ids, names: Ids, within: Ids, n_names: int) -> float:
-    """Return which share of the errors of guessing the most frequent name vanishes when the bin is known."""
-    right = errors = 0
-    for group in np.unique(within):
-        chosen = within == group
-        joint = np.bincount(bins[chosen] * n_names + names[chosen], minlength=(bins.max() + 1) * n_names)
-        joint = joint.reshape(-1, n_names)
-        base = joint.sum(axis=0).max()
-        errors += int(chosen.sum() - base)
-        right += int(joint.max(axis=1).sum() - base)
+def _explained(joint: NDArray[np.int64]) -> float:
+    """Return which share of the errors of guessing the most frequent name vanishes when the bin is known.
+
+    Args:
+        joint: How many rows there are of each bin, name, and group within which names are guessed.
+    """
+    guessed = joint.sum(axis=0).max(axis=0)
+    errors = int((joint.sum(axis=(0, 1)) - guessed).sum())
+    right = int((joint.max(axis=1).sum(axis=0) - guessed).sum())
     return right / errors if errors else 0.0
 
 
@@ -287,9 +288,9 @@ def _drift(
         known, known_after = (part[~np.isnan(part)] for part in map(_floats, (train, deploy)))
         if not len(known) or not len(known_after):
             return []
-        low, high = np.quantile(known, [0.01, 0.99])
         outside = float(np.mean((known_after < known.min()) | (known_after > known.max())))
         if outside > DRIFT:
+            low, high = np.quantile(known, [0.01, 0.99])
             return [
                 f"Column {column.name} lies between {low:g} and {high:g} in training, but {outside:.0%} of the "
                 "deployment rows are outside of all training values: is it in another unit?"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from supportmatch.checkpoint import load_model
 from supportmatch.data.columns import read_labels
-from supportmatch.data.files import TableFile, open_table
+from supportmatch.data.files import TableFile, open_table, take_rows
 from supportmatch.data.images import decode_all
 from supportmatch.data.tables import OTHER
 from supportmatch.errors import ConfigError, SupportMatchWarning, TableFileError
@@ -170,7 +170,7 @@ def evaluate_file(
     folder.record.roles.check(file.names, str(path))
     table = file.read()
     labels = read_labels(table, folder.record.roles, str(path), grid=folder.model.grid_)
-    rows = table.take(pa.array(labels.rows))
+    rows = take_rows(table, labels.rows)
     probabilities = folder.probabilities(rows, str(path), images)
     folder.warn_of_unknown(Path(path))
     return (*measure(probabilities, labels), labels.n_without)

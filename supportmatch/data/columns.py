@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from supportmatch.data.files import ROW_NAME, as_names, as_numbers, is_number, is_number_with_comma
+from supportmatch.data.files import ROW_NAME, Named, as_numbers, is_number, is_number_with_comma, names_of
 from supportmatch.errors import ConfigError, TableFileError, UnknownNameError
 from supportmatch.sources import Ids, SourceGrid
 
@@ -91,42 +91,42 @@ def read_labels(
         grid: The declared classes and subgroups of a fitted model, instead of the two above.
     """
     roles.check(table.column_names, where)
-    columns = [as_names(table[name]) for name in roles.columns]
-    known = np.logical_and.reduce([pc.is_valid(column).to_numpy() for column in columns])
-    rows = np.flatnonzero(known)
+    columns = [names_of(table[name]) for name in roles.columns]
+    rows = np.flatnonzero(~np.logical_or.reduce([column.is_missing for column in columns]))
     if not len(rows):
         raise TableFileError(f"no row of {where} has both {roles.label} and {', '.join(roles.subgroup)}: fill them in.")
-    label, *parts = (column.filter(pa.array(known)) for column in columns)
-    for name, column in zip(roles.columns, (label, *parts), strict=True):
-        n_values = pc.count_distinct(column).as_py()
-        if n_values > MOST_NAMES:
+    for name, column in zip(roles.columns, columns, strict=True):
+        if len(column.names) > MOST_NAMES:
             raise TableFileError(
-                f"column {name} of {where} has {n_values} different values, more than the {MOST_NAMES} that a label or "
-                "subgroup may have: name another column, or put its values into groups."
+                f"column {name} of {where} has {len(column.names)} different values, more than the {MOST_NAMES} that a "
+                "label or subgroup may have: name another column, or put its values into groups."
             )
+    if len(rows) < table.num_rows:
+        columns = [Named(column.ids[rows], column.names) for column in columns]
+    label, *parts = columns
     if grid is None:
         declared = subgroup_names or [None] * len(parts)
         if len(declared) != len(parts):
             raise ConfigError(f"subgroups of {len(declared)} columns are declared, but there are {len(parts)} columns.")
         values = [
-            tuple(names) if names is not None else _values(part) for names, part in zip(declared, parts, strict=True)
+            tuple(names) if names is not None else _occurring(part) for names, part in zip(declared, parts, strict=True)
         ]
-        for column, names, part in zip(roles.subgroup, values, parts, strict=True):
-            unknown = sorted(set(_values(part)) - set(names))
+        for column_name, names, part in zip(roles.subgroup, values, parts, strict=True):
+            unknown = sorted(set(_occurring(part)) - set(names))
             if unknown:
                 raise UnknownNameError(
-                    f"column {column} of {where} holds {_listed(unknown)}, but the declared subgroups are "
+                    f"column {column_name} of {where} holds {_listed(unknown)}, but the declared subgroups are "
                     f"{_listed(names)}: declare every subgroup, or correct the rows."
                 )
         grid = SourceGrid(
-            tuple(class_names) if class_names is not None else _values(label),
+            tuple(class_names) if class_names is not None else _occurring(label),
             tuple(JOINT.join(names) for names in product(*values)),
         )
-    s = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, JOINT)
+    subgroup = f"column {JOINT.join(roles.subgroup)} of {where}"
     return Labels(
         grid,
         _ids(label, [str(name) for name in grid.classes], f"column {roles.label} of {where}", "classes"),
-        _ids(s, [str(name) for name in grid.subgroups], f"column {JOINT.join(roles.subgroup)} of {where}", "subgroups"),
+        _ids(_joined(parts), [str(name) for name in grid.subgroups], subgroup, "subgroups"),
         rows,
         table.num_rows - len(rows),
     )
@@ -179,7 +179,7 @@ class ColumnPlan:
         return tuple(column for column in self.columns if column.kind != "dropped")
 
     def select(self, table: pa.Table, where: str) -> pa.Table:
-        """Return the features of a table: numbers as floats, categories as text.
+        """Return the features of a table: numbers as floats, categories as text that is held once per name.
 
         Args:
             table: Has at least the columns of `features`.
@@ -191,15 +191,15 @@ class ColumnPlan:
                 f"{where} lacks the column{'s' * (len(lacking) > 1)} {_listed(lacking)}, which the model reads: add "
                 "them, or fit again without them."
             )
-        chosen: dict[str, pa.ChunkedArray] = {}
+        chosen: dict[str, pa.ChunkedArray | pa.Array] = {}
         for column in self.features:
             values = table[column.name]
             if column.kind == "categorical":
-                chosen[column.name] = as_names(values)
+                chosen[column.name] = names_of(values).to_arrow()
                 continue
             numbers = as_numbers(values)
             if numbers is None:
-                found = _say_what_is_no_number(column.name, values, where)
+                found = _say_what_is_no_number(column.name, names_of(values), where)
                 raise TableFileError(f"{found}: correct them, or leave the cells empty.")
             _refuse_infinity(column.name, numbers, where)
             chosen[column.name] = numbers
@@ -273,53 +273,69 @@ def _judge(name: str, parts: list[pa.ChunkedArray], choices: Choices, max_catego
     kinds = [part.type for part in parts]
     if not all(_is_plain(kind) or _is_time(kind) for kind in kinds):
         return Column(name, "dropped", f"holds {kinds[0]}, neither numbers nor names", 0, missing)
-    both = pa.chunked_array([chunk for part in parts for chunk in as_names(part).chunks], pa.string())
-    n_values = pc.count_distinct(both, mode="only_valid").as_py()
-    numbers = None if name in choices.categorical else [as_numbers(part) for part in parts]
-    if numbers is not None and any(part is None for part in numbers):
-        numbers = None
-    for part in numbers or ():
-        _refuse_infinity(name, part, "the tables")
-    if name in choices.numeric and numbers is None:
-        raise TableFileError(_not_numbers(name, both, "the tables"))
+    numbers: list[pa.ChunkedArray] | None = None
+    if name not in choices.categorical:
+        numbers = [part for part in map(as_numbers, parts) if part is not None]
+        numbers = numbers if len(numbers) == len(parts) else None
+    is_chosen = name in (*choices.numeric, *choices.categorical)
+    if numbers is not None:
+        for part in numbers:
+            _refuse_infinity(name, part, "the tables")
+        every = pa.chunked_array([chunk for part in numbers for chunk in part.chunks], pa.float64())
+        n_values = pc.count_distinct(every, mode="only_valid").as_py()
+        useless = "" if n_values else "no values"
+        if n_values and not is_chosen:
+            useless = _say_why_numbers_are_useless(name, parts, numbers, n_values)
+        return Column(name, "dropped" if useless else "numeric", useless, n_values, missing)
+    named = names_of(*parts)
+    if name in choices.numeric:
+        raise TableFileError(_not_numbers(name, named, "the tables"))
+    n_values = len(named.names)
     useless = "" if n_values else "no values"
-    if n_values and name not in (*choices.numeric, *choices.categorical):
-        useless = _say_why_useless(name, both, n_values, numbers, parts)
+    if n_values and not is_chosen:
+        useless = _say_why_useless(name, named, parts)
     if useless:
         return Column(name, "dropped", useless, n_values, missing)
-    if numbers is not None:
-        return Column(name, "numeric", "", n_values, missing)
     note = f"rare values are put together, {max_categories - 1} are kept" if n_values > max_categories else ""
     return Column(name, "categorical", note, n_values, missing)
 
 
-def _say_why_useless(
-    name: str,
-    values: pa.ChunkedArray,
-    n_values: int,
-    numbers: Sequence[pa.ChunkedArray] | None,
-    parts: Sequence[pa.ChunkedArray],
+def _say_why_numbers_are_useless(
+    name: str, parts: Sequence[pa.ChunkedArray], numbers: Sequence[pa.ChunkedArray], n_values: int
 ) -> str:
-    """Return why nothing can be learnt from a column, or nothing; refuse numbers that are mixed with words."""
-    if name == ROW_NAME or re.fullmatch(_PANDAS_INDEX, name):
+    """Return why nothing can be learnt from a column of numbers, or nothing."""
+    if _is_row_name(name):
         return "names of the rows"
-    if n_values == 1 and not values.null_count:
-        return f"always {values[0].as_py()!r}"
-    if numbers is not None:
-        return "numbers the rows" if all(map(_counts_rows, numbers)) else ""
-    if any(_is_time(part.type) for part in parts) or pc.all(pc.match_substring_regex(values, _DATE)).as_py():
+    if n_values == 1 and not any(part.null_count for part in numbers):
+        return f"always {names_of(parts[0].slice(0, 1)).names[0]!r}"
+    return "numbers the rows" if all(map(_counts_rows, numbers)) else ""
+
+
+def _say_why_useless(name: str, named: Named, parts: Sequence[pa.ChunkedArray]) -> str:
+    """Return why nothing can be learnt from a column of names, or nothing; refuse numbers that are mixed with words."""
+    if _is_row_name(name):
+        return "names of the rows"
+    counts = named.counts()
+    if len(named.names) == 1 and counts.sum() == len(named.ids):
+        return f"always {named.names[0]!r}"
+    names = pa.array(named.names, pa.string())
+    if any(_is_time(part.type) for part in parts) or pc.all(pc.match_substring_regex(names, _DATE)).as_py():
         return "dates: turn them into numbers if they matter"
-    like_numbers = pc.or_(is_number(values), is_number_with_comma(values))
-    if pc.mean(like_numbers.cast(pa.int8())).as_py() >= 0.5:  # the mean over values that are there
-        raise TableFileError(_not_numbers(name, values, "the tables"))
+    like_numbers = pc.or_(is_number(names), is_number_with_comma(names)).to_numpy(zero_copy_only=False)
+    if counts[like_numbers].sum() >= 0.5 * counts.sum():
+        raise TableFileError(_not_numbers(name, named, "the tables"))
     if any(map(_tells_rows_apart, parts)):  # in either file: names of rows often start anew in the other
         return "nearly every row has a value of its own"
     return ""
 
 
+def _is_row_name(name: str) -> bool:
+    return name == ROW_NAME or re.fullmatch(_PANDAS_INDEX, name) is not None
+
+
 def _tells_rows_apart(column: pa.ChunkedArray) -> bool:
     n_there = len(column) - column.null_count
-    return n_there >= _FEW_ROWS and bool(pc.count_distinct(column, mode="only_valid").as_py() > 0.9 * n_there)
+    return n_there >= _FEW_ROWS and bool(len(names_of(column).names) > 0.9 * n_there)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -335,8 +351,12 @@ def _is_time(kind: pa.DataType) -> bool:
 
 def _counts_rows(column: pa.ChunkedArray) -> bool:
     """Tell whether numbers are those of an index: every one from the first to the last, in any order."""
-    values = np.sort(column.to_numpy())
-    return len(values) >= _FEW_ROWS and bool(np.all(np.diff(values) == 1))
+    if len(column) < _FEW_ROWS or column.null_count:
+        return False
+    ends = pc.min_max(column).as_py()
+    if ends["max"] - ends["min"] != len(column) - 1:
+        return False
+    return bool(np.all(np.diff(np.sort(column.to_numpy())) == 1))
 
 
 def _refuse_infinity(name: str, numbers: pa.ChunkedArray, where: str) -> None:
@@ -344,35 +364,45 @@ def _refuse_infinity(name: str, numbers: pa.ChunkedArray, where: str) -> None:
         raise TableFileError(f"column {name!r} of {where} holds infinity: leave the cell empty or put a number there.")
 
 
-def _not_numbers(name: str, values: pa.ChunkedArray, where: str) -> str:
+def _not_numbers(name: str, named: Named, where: str) -> str:
     return (
-        f"{_say_what_is_no_number(name, values, where)}: correct them (numbers have a decimal point, and nothing "
+        f"{_say_what_is_no_number(name, named, where)}: correct them (numbers have a decimal point, and nothing "
         f"between thousands), list marks that mean missing with --missing-values, or choose --categorical {name!r} or "
         f"--drop {name!r}."
     )
 
 
-def _say_what_is_no_number(name: str, values: pa.ChunkedArray, where: str) -> str:
-    text = as_names(values)
-    odd = text.filter(pc.invert(is_number(text)))
-    examples = "; ".join(pc.unique(odd).to_pylist()[:3])
-    n_numbers = len(text) - text.null_count - len(odd)
+def _say_what_is_no_number(name: str, named: Named, where: str) -> str:
+    odd = ~is_number(pa.array(named.names, pa.string())).to_numpy(zero_copy_only=False).astype(bool)
+    counts = named.counts()
+    n_numbers, n_odd = int(counts[~odd].sum()), int(counts[odd].sum())
+    examples = "; ".join(named.names[i] for i in np.flatnonzero(odd)[:3])
     found = f"mixes {n_numbers} numbers with" if n_numbers else "holds"
-    return f"column {name!r} of {where} {found} {len(odd)} values that are no numbers ({examples})"
+    return f"column {name!r} of {where} {found} {n_odd} values that are no numbers ({examples})"
 
 
-def _values(column: pa.ChunkedArray) -> tuple[str, ...]:
-    return tuple(sorted(pc.unique(column).to_pylist()))
+def _occurring(column: Named) -> tuple[str, ...]:
+    """Return the names that rows have, in order of the alphabet."""
+    return tuple(sorted(name for name, n in zip(column.names, column.counts().tolist(), strict=True) if n))
 
 
-def _ids(column: pa.ChunkedArray, names: Sequence[str], where: str, what: str) -> Ids:
-    found = pc.index_in(column, value_set=pa.array(names, pa.string()))
-    if found.null_count:
-        unknown = sorted(set(_values(column)) - set(names))
+def _joined(columns: Sequence[Named]) -> Named:
+    """Return the product of columns without missing names."""
+    first, *others = columns
+    for column in others:
+        names = tuple(JOINT.join(pair) for pair in product(first.names, column.names))
+        first = Named(first.ids * len(column.names) + column.ids, names)
+    return first
+
+
+def _ids(column: Named, names: Sequence[str], where: str, what: str) -> Ids:
+    unknown = sorted(set(_occurring(column)) - set(names))
+    if unknown:
         raise UnknownNameError(
             f"{where} holds {_listed(unknown)}, but the {what} are {_listed(names)}: correct the rows."
         )
-    return np.asarray(found.to_numpy(), dtype=np.int64)
+    place = {name: position for position, name in enumerate(names)}
+    return np.array([place.get(name, -1) for name in column.names], dtype=np.int64)[column.ids]
 
 
 def _listed(names: Iterable[object], most: int = 12) -> str:

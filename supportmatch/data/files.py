@@ -10,16 +10,19 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from supportmatch.errors import TableFileError
+from supportmatch.sources import Ids
 
 MISSING_MARKS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Text that counts as missing unless the user says otherwise."""
@@ -32,7 +35,8 @@ _DELIMITERS = ",;\t|"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$"
 _BLOCK_BYTES = 1 << 22
 _MOST_HEADER_BYTES = 1 << 24
-_PIECE_ROWS = 1 << 16
+_PIECE_ROWS, _LARGE_PIECE_ROWS = 1 << 16, 1 << 20
+_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,11 @@ class TableFile:
     missing_marks: tuple[str, ...]
 
     def read(self) -> pa.Table:
-        """Return all rows."""
+        """Return all rows; text is held once per distinct value (as Arrow's dictionaries)."""
         pieces = list(self.pieces())
         if not pieces:
             raise TableFileError(f"{self.path} has a header but no rows: check how it was written.")
-        return pa.concat_tables(pieces, promote_options="permissive")
+        return pa.concat_tables(pieces, promote_options="permissive").unify_dictionaries()
 
     def pieces(self, raw: bool = False) -> Iterator[pa.Table]:
         """Yield the rows in order, a piece at a time, in memory that does not grow with the file.
@@ -63,12 +67,16 @@ class TableFile:
         """
         try:
             if self.delimiter is None:
-                with pa.parquet.ParquetFile(self.path) as file:
-                    for batch in file.iter_batches(batch_size=_PIECE_ROWS):
+                text = (
+                    [] if raw else [field.name for field in pa.parquet.read_schema(self.path) if _is_text(field.type)]
+                )
+                with pa.parquet.ParquetFile(self.path, read_dictionary=text) as file:
+                    for batch in file.iter_batches(batch_size=_PIECE_ROWS if raw else _LARGE_PIECE_ROWS):
                         piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                         yield piece if raw else self.trim(_without_views(piece))
                 return
-            with _open_csv(self.path, self.delimiter, len(self.names), self.header_lines) as reader:
+            kind = pa.string() if raw else _TEXT
+            with _open_csv(self.path, self.delimiter, len(self.names), self.header_lines, kind) as reader:
                 for batch in reader:
                     piece = pa.Table.from_batches([batch]).rename_columns(list(self.names))
                     yield piece if raw else self.trim(piece)
@@ -78,13 +86,12 @@ class TableFile:
     def trim(self, piece: pa.Table) -> pa.Table:
         """Trim text and make missing marks null."""
         marks = pa.array(self.missing_marks, pa.string())
-        columns = []
-        for column in piece.columns:
-            if not _is_text(column.type):
-                columns.append(column)
-                continue
-            trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-            columns.append(pc.if_else(pc.is_in(trimmed, value_set=marks), pa.scalar(None, pa.string()), trimmed))
+
+        def clean(values: pa.Array) -> pa.Array:
+            trimmed = pc.utf8_trim_whitespace(values)
+            return pc.if_else(pc.is_in(trimmed, value_set=marks), pa.scalar(None, pa.string()), trimmed)
+
+        columns = [_map_text(column, clean) if _is_text(column.type) else column for column in piece.columns]
         return pa.table(columns, names=piece.column_names)
 
 
@@ -126,6 +133,16 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
     return TableFile(path, tuple(names), delimiter, header_lines, tuple(missing_marks))
 
 
+def take_rows(table: pa.Table, rows: Ids) -> pa.Table:
+    """Return some rows of a table that was read."""
+    taken = table.take(pa.array(rows))
+    # What no row holds any more must not tell whether a column is made of numbers.
+    columns = [
+        _map_text(column, lambda values: values) if _is_text(column.type) else column for column in taken.columns
+    ]
+    return pa.table(columns, names=taken.column_names)
+
+
 def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Return a column as floats if every value that is there is a number, else None.
 
@@ -135,49 +152,112 @@ def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     True
     """
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.float64(), safe=False)
+    if pa.types.is_floating(kind):
         numbers = column.cast(pa.float64(), safe=False)
         return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
-    if not _is_text(kind) or not pc.all(is_number(column), min_count=0).as_py():
+    if not _is_text(kind):
         return None
-    return column.cast(pa.string()).cast(pa.float64())
+    text = _encoded(column)
+    values = _dictionary(text)
+    if not pc.all(is_number(values), min_count=0).as_py():
+        return None
+    numbers = values.cast(pa.float64())
+    return pa.chunked_array([numbers.take(chunk.indices) for chunk in text.chunks], pa.float64())
 
 
-def is_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def is_number(text: pa.Array) -> pa.Array:
     """Tell of each text whether it is a number; missing stays missing."""
-    return pc.match_substring_regex(column.cast(pa.string()), _NUMBER)
+    return pc.match_substring_regex(text, _NUMBER)
 
 
-def is_number_with_comma(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def is_number_with_comma(text: pa.Array) -> pa.Array:
     """Tell of each text whether it is a number but for commas, as in `39,5` and `1,234`; missing stays missing."""
-    return pc.match_substring_regex(column.cast(pa.string()), r"^[+-]?[\d.]*\d(,\d+)+(\.\d+)?$")
+    return pc.match_substring_regex(text, r"^[+-]?[\d.]*\d(,\d+)+(\.\d+)?$")
 
 
-def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as text, the way names of classes, subgroups and categories are compared.
+@dataclass(frozen=True, eq=False)
+class Named:
+    """A column as names of classes, subgroups or categories."""
+
+    ids: Ids
+    """The position of each row's name in `names`; -1 where it is missing."""
+    names: tuple[str, ...]
+    """The names that occur, each once."""
+
+    @property
+    def is_missing(self) -> NDArray[np.bool_]:
+        """Which rows have no name."""
+        return self.ids < 0
+
+    def counts(self) -> Ids:
+        """Return how many rows have each name."""
+        return np.bincount(self.ids + 1, minlength=len(self.names) + 1)[1:]
+
+    def to_arrow(self) -> pa.DictionaryArray:
+        """Return the column as Arrow holds it."""
+        ids = pa.array(self.ids.astype(np.int32), mask=self.is_missing)
+        return pa.DictionaryArray.from_arrays(ids, pa.array(self.names, pa.string()))
+
+
+def names_of(*columns: pa.ChunkedArray) -> Named:
+    """Return columns, one after the other, as names, spelt the way in which they are compared.
 
     Programs write the same name in several ways: `1` as `1.0`, once a column has a missing value, and `true` as `True`.
     Here they are one, value by value, so that a name does not depend on the values around it.
 
-    >>> as_names(pa.chunked_array([[1.0, None, 2.5]])).to_pylist()
-    ['1', None, '2.5']
-    >>> as_names(pa.chunked_array([["1.0", "True", "1.10"]])).to_pylist()
-    ['1', 'true', '1.10']
+    >>> named = names_of(pa.chunked_array([[1.0, None, 2.5]]), pa.chunked_array([["1.0", "True", "1.10"]]))
+    >>> named.ids.tolist(), named.names
+    ([0, -1, 1, 0, 2, 3], ('1', '2.5', 'true', '1.10'))
     """
+    text = pa.chunked_array([chunk for column in columns for chunk in _as_text(column).chunks], _TEXT)
+    text = _map_text(text, _spell_alike)
+    ids = pc.fill_null(pa.chunked_array([chunk.indices for chunk in text.chunks], pa.int32()), -1).to_numpy()
+    return Named(ids.astype(np.int64), tuple(_dictionary(text).to_pylist()))
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as encoded text."""
+    if _is_text(column.type):
+        return _encoded(column)
     if pa.types.is_floating(column.type):
         numbers = column.cast(pa.float64())
-        return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers).cast(pa.string())
-    text = column.cast(pa.string())
-    if not _is_text(column.type):
-        return text
-    # Most columns have neither spelling, and looking for it is much faster than replacing.
-    if pc.any(pc.match_substring(text, ".0"), min_count=0).as_py():
-        text = pc.replace_substring_regex(text, pattern=r"^([+-]?\d+)\.0+$", replacement=r"\1")
+        column = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _spell_alike(text: pa.Array) -> pa.Array:
+    text = pc.replace_substring_regex(text, pattern=r"^([+-]?\d+)\.0+$", replacement=r"\1")
     for name in ("true", "false"):
-        others = pc.is_in(text, value_set=pa.array([name.capitalize(), name.upper()]))
-        if pc.any(others, min_count=0).as_py():
-            text = pc.if_else(others, name, text)
+        text = pc.if_else(pc.is_in(text, value_set=pa.array([name.capitalize(), name.upper()])), name, text)
     return text
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text with one dictionary for all of it."""
+    if pa.types.is_dictionary(column.type):
+        return (column if column.type == _TEXT else column.cast(_TEXT)).unify_dictionaries()
+    return column.cast(pa.string()).dictionary_encode().unify_dictionaries()
+
+
+def _dictionary(encoded: pa.ChunkedArray) -> pa.Array:
+    return encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.string())
+
+
+def _map_text(column: pa.ChunkedArray, change: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+    """Change each distinct text, once; what no row holds is dropped."""
+    text = _encoded(column)
+    if not text.num_chunks:
+        return text
+    old = _dictionary(text)
+    used = np.zeros(len(old), dtype=bool)
+    for chunk in text.chunks:
+        used[chunk.indices.drop_null().to_numpy()] = True
+    changed = pc.if_else(pa.array(used), change(old), pa.scalar(None, pa.string()))
+    new = pc.unique(changed).drop_null()
+    place = pc.index_in(changed, value_set=new)  # null stays null
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(place.take(chunk.indices), new) for chunk in text.chunks])
 
 
 def _without_views(piece: pa.Table) -> pa.Table:
@@ -231,14 +311,16 @@ def _read_header(path: Path) -> tuple[list[str], str, int]:
     return names, delimiter, max(1, n_lines)
 
 
-def _open_csv(path: Path, delimiter: str, n_columns: int, header_lines: int) -> pa.csv.CSVStreamingReader:
-    """Open a CSV behind its header, for reading every cell as text."""
+def _open_csv(
+    path: Path, delimiter: str, n_columns: int, header_lines: int, kind: pa.DataType
+) -> pa.csv.CSVStreamingReader:
+    """Open a CSV behind its header, for reading every cell as text of some kind."""
     positions = [str(i) for i in range(n_columns)]
     return pa.csv.open_csv(
         path,
         read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=positions, skip_rows=header_lines),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(positions, pa.string())),
+        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(positions, kind)),
     )
 
 

@@ -114,10 +114,12 @@ class TableEncoder:
         """
         frame = _to_frame(table, what, self.config, {column.name for column in self.categorical})
         _check_same_columns([*(c.name for c in self.categorical), *(n.name for n in self.numeric)], frame, what)
-        ignore = self.config.unknown == "ignore"
-        blocks: list[NDArray[np.floating]] = [_one_hot(frame[c.name], c, ignore=ignore) for c in self.categorical]
-        numbers: list[NDArray[np.floating]] = []
-        for number in self.numeric:
+        encoded = np.zeros((len(frame), len(self.feature_names)), dtype=np.float32)
+        for categorical, (start, stop) in zip(self.categorical, self.layout.blocks, strict=False):
+            into = encoded[:, start:stop]
+            _put_one_hot(frame[categorical.name], categorical, into, ignore=self.config.unknown == "ignore")
+        indicators = iter(self.layout.blocks[len(self.categorical) :])
+        for place, number in zip(self.layout.continuous, self.numeric, strict=True):
             column = frame[number.name]
             if _is_categorical(column):
                 raise FeatureMismatchError(
@@ -129,9 +131,10 @@ class TableEncoder:
                 is_missing = np.isnan(values)
                 values = np.where(is_missing, number.fill, values)
                 if number.says_missing:
-                    blocks.append(np.stack([~is_missing, is_missing], axis=1).astype(np.float32))
-            numbers.append(((values - number.mean) / number.std)[:, None])
-        return np.hstack([*blocks, *numbers], dtype=np.float32, casting="same_kind")
+                    start, stop = next(indicators)
+                    encoded[:, start:stop] = np.stack([~is_missing, is_missing], axis=1)
+            encoded[:, place] = (values - number.mean) / number.std
+        return encoded
 
     @cached_property
     def layout(self) -> TableLayout:
@@ -251,20 +254,33 @@ def _to_frame(
         frame = _as_in_files(frame, config.missing_marks, categorical)
         names = list(frame.columns)
     if config.missing == "refuse":
-        _refuse_values("missing values", frame.isna(), what)
+        _refuse_values("missing values", [name for name in names if frame[name].isna().any()], what)
     else:
         frame = frame.copy(deep=False)
         for name in names:
             if _is_categorical(frame[name]) and frame[name].isna().any():
-                frame[name] = frame[name].astype(object).where(frame[name].notna(), MISSING)
+                frame[name] = _with_missing_named(frame[name])
     for name in names:
         _check_kind(frame[name], what)
-    _refuse_values("infinity", frame.select_dtypes("number").astype(np.float64).isin([np.inf, -np.inf]), what)
+    _refuse_values("infinity", [name for name in names if _is_infinite(frame[name]).any()], what)
     return frame
 
 
-def _refuse_values(values: str, found: pd.DataFrame, what: str) -> None:
-    columns = [name for name in found.columns if found[name].any()]
+def _with_missing_named(column: pd.Series[Any]) -> pd.Series[Any]:
+    if isinstance(column.dtype, pd.CategoricalDtype):  # stays one, as text for every row takes much room
+        known = column if MISSING in column.cat.categories else column.cat.add_categories([MISSING])
+        return known.fillna(MISSING)
+    return column.astype(object).where(column.notna(), MISSING)
+
+
+def _is_infinite(column: pd.Series[Any]) -> NDArray[np.bool_]:
+    if not types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype):
+        return np.zeros(1, dtype=bool)
+    found: NDArray[np.bool_] = np.isinf(column.to_numpy(np.float64, na_value=np.nan))
+    return found
+
+
+def _refuse_values(values: str, columns: Sequence[ColumnName], what: str) -> None:
     if columns:
         raise NotFiniteError(
             f"the {what} table holds {values} in {_listed(columns)}: fill them or drop the rows or columns."
@@ -279,7 +295,8 @@ def _check_kind(column: pd.Series[Any], what: str) -> None:
                 f"column {column.name!r} of the {what} table has type {column.dtype}: convert it to numbers or strings."
             )
         return
-    kinds = sorted({type(value).__name__ for value in column.astype(object)})
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.astype(object)
+    kinds = sorted({type(value).__name__ for value in values})
     allowed = {"str", "bool", "int", "float"} if isinstance(column.dtype, pd.CategoricalDtype) else {"str", "bool"}
     if len(kinds) > 1 or not allowed.issuperset(kinds):
         raise ShapeError(
@@ -315,7 +332,8 @@ def _kind(column: pd.Series[Any]) -> str:
 
 def _distinct(column: pd.Series[Any]) -> list[Label]:
     """Return the values that occur, without numpy's scalar types."""
-    return [value.item() if isinstance(value, np.generic) else value for value in column.astype(object).unique()]
+    found = column.unique() if isinstance(column.dtype, pd.CategoricalDtype) else column.astype(object).unique()
+    return [value.item() if isinstance(value, np.generic) else value for value in found]
 
 
 def _categories(columns: list[pd.Series[Any]], most: int | None) -> tuple[Label, ...]:
@@ -346,7 +364,8 @@ def _standardisation(name: ColumnName, columns: list[pd.Series[Any]], config: Ta
     return NumericColumn(name, float(values.mean()), std or 1.0, fill, says_missing)
 
 
-def _one_hot(values: pd.Series[Any], column: CategoricalColumn, *, ignore: bool) -> NDArray[np.float32]:
+def _put_one_hot(values: pd.Series[Any], column: CategoricalColumn, into: NDArray[np.float32], *, ignore: bool) -> None:
+    """Set the indicator of each row's category, if it has a known one."""
     n = len(column.categories)
     codes, found = pd.factorize(values)
     place = {category: index for index, category in enumerate(column.categories)}
@@ -367,7 +386,9 @@ def _one_hot(values: pd.Series[Any], column: CategoricalColumn, *, ignore: bool)
             SupportMatchWarning,
             stacklevel=5,
         )
-    return np.eye(n + 1, n, dtype=np.float32)[ids[codes]]  # the last row is all zeros
+    of_row = ids[codes]
+    rows = np.flatnonzero(of_row < n)
+    into[rows, of_row[rows]] = 1
 
 
 def _listed(names: Sequence[ColumnName]) -> str:
