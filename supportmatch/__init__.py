@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from supportmatch.data.synthetic import make_sources
     from supportmatch.errors import SupportMatchError, SupportMatchWarning
     from supportmatch.estimator import SupportMatchingClassifier
+    from supportmatch.hardware import Hardware
     from supportmatch.metrics import Evaluation, evaluate
     from supportmatch.sources import SourceGrid, Support
 
@@ -56,6 +57,7 @@ _HOMES = {
     "Evaluation": "metrics",
     "GeorgeClassifier": "baselines.george",
     "GroupDroClassifier": "baselines.group_dro",
+    "Hardware": "hardware",
     "Labeled": "data.containers",
     "LffClassifier": "baselines.lff",
     "Problem": "data.problems",
@@ -88,6 +90,7 @@ __all__ = [
     "Evaluation",
     "GeorgeClassifier",
     "GroupDroClassifier",
+    "Hardware",
     "Labeled",
     "LffClassifier",
     "Problem",

@@ -107,8 +107,9 @@ def train_network(
 @torch.no_grad()
 def transform_rows(player: EncoderPlayer, rows: Rows) -> NDArray[np.float32]:
     """Return z of every row."""
+    device = player.class_predictor.weight.device
     with threads_for(rows):
-        return np.concatenate([player.encode(batch).z.numpy() for batch in iterate_rows(rows)])
+        return np.concatenate([player.encode(batch.to(device)).z.cpu().numpy() for batch in iterate_rows(rows)])
 
 
 @torch.no_grad()

@@ -55,6 +55,13 @@ class MissingPolicy(str, Enum):
     REFUSE = "refuse"
 
 
+class Precision(str, Enum):
+    """What networks compute in."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
 Label = Annotated[str, typer.Option("--label", help="Column of the class.")]
 Subgroup = Annotated[str, typer.Option("--subgroup", help="Column of the subgroup; several make a product.")]
 Subgroups = Annotated[
@@ -164,6 +171,11 @@ def fit(
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Start from these named settings instead of the default.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides the bags and the initial weights.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps, or auto: a GPU if there is one.")] = "auto",
+    precision: Annotated[Precision, typer.Option(help="bfloat16 is mixed precision.")] = Precision.FLOAT32,
+    compile_networks: Annotated[
+        bool, typer.Option("--compile", help="Compile the networks, which pays for wide ones and many steps.")
+    ] = False,
     examples: Annotated[
         bool,
         typer.Option("--examples/--no-examples", help="Whether the report shows rows or pictures."),
@@ -179,6 +191,7 @@ def fit(
     """
     from supportmatch.errors import StoppedError
     from supportmatch.fitting import FitRequest, fit_files
+    from supportmatch.hardware import Hardware
     from supportmatch.ranks import joined
 
     if (images is None) != (file_column is None):
@@ -201,6 +214,7 @@ def fit(
             overwrite=overwrite,
             show_examples=examples,
             progress=not quiet,
+            hardware=Hardware(device=device, precision=precision.value, compile=compile_networks),
             command=shlex.join(["supportmatch", *sys.argv[1:]]),
         )
 

@@ -21,6 +21,7 @@ from supportmatch.config import Config, TableConfig, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
+from supportmatch.hardware import HERE, Hardware
 from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.progress import Report, progress_bar
@@ -52,6 +53,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         config: "auto" (by the kind of rows), the name of a preset, or a `Config`.
         encoder: Your own network from rows to flat codes (rows, code), instead of the built one.
         decoder: Your own network from codes to rows. An encoder of yours without one trains without reconstruction.
+        hardware: Device and precision of the game; by default a GPU if there is one.
         random_state: The seed. The same seed, software and machine give the same model.
         verbose: Show progress.
     """
@@ -64,6 +66,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         config: str | Config = "auto",
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
+        hardware: Hardware = HERE,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -72,6 +75,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.config = config
         self.encoder = encoder
         self.decoder = decoder
+        self.hardware = hardware
         self.random_state = random_state
         self.verbose = verbose
 
@@ -225,6 +229,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 started=self._started,
                 snapshots=self._snapshots,
                 ranks=self._ranks,
+                hardware=self.hardware,
             )
         if not self._ranks.is_first:
             return self

@@ -50,6 +50,7 @@ from supportmatch.errors import (
     SupportMatchWarning,
 )
 from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.hardware import HERE, Hardware
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
 from supportmatch.output import check_free, new_folder, write_atomically
@@ -95,6 +96,7 @@ class FitRequest:
     show_examples: bool = True
     """Whether the report may show rows and pictures of the data."""
     progress: bool = False
+    hardware: Hardware = HERE
     command: str = ""
     """How it was asked for, to be repeated."""
 
@@ -182,7 +184,9 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
     labels, grid = pair.labels, pair.labels.grid
     names: dict[str, Any] = {"subgroup_names": grid.subgroups, "class_names": grid.classes}
     config = _resolve(request, labels)
-    model = _WatchedFit(**names, config=config, random_state=request.seed, verbose=request.progress)
+    model = _WatchedFit(
+        **names, config=config, random_state=request.seed, hardware=request.hardware, verbose=request.progress
+    )
     fingerprint = _fingerprint(request, config, train_rows, deploy_rows, labels)
     unfinished = out.with_name(f".{out.name}-unfinished")
     model._ranks = ranks

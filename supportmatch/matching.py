@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -22,6 +22,7 @@ from supportmatch.bags import DeploymentBags, TrainingBags
 from supportmatch.config import Config, MatchingConfig
 from supportmatch.data.containers import Labeled, TableLayout, Unlabeled
 from supportmatch.errors import ConfigError, DivergedError
+from supportmatch.hardware import HERE, Hardware
 from supportmatch.history import History
 from supportmatch.losses import adversarial_loss, discrimination_loss, norm_penalty, reconstruction_error
 from supportmatch.networks.discriminators import build_discriminator
@@ -73,7 +74,7 @@ class EncoderPlayer(nn.Module):
 
     def encode(self, x: Float[Tensor, "rows *features"]) -> SplitCode:
         """Return z and s~ (after its non-linearity) of each row."""
-        z, side = split_code(self.encoder(x), self.side)
+        z, side = split_code(self.encoder(x).float(), self.side)
         return SplitCode(z, pass_side_channel(side, self.side_channel))
 
     def decode(self, code: SplitCode) -> Float[Tensor, "rows *features"]:
@@ -81,7 +82,7 @@ class EncoderPlayer(nn.Module):
         if self.decoder is None:
             raise ConfigError("this model was trained without a decoder, so codes cannot be turned back into rows.")
         rows: Tensor = self.decoder(join_code(*code))
-        return rows
+        return rows.float()
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class Batch:
     n_bags: int
     share: float = 1.0
     """Of the bags of this step, where several processes share them."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the batch on a device."""
+        return replace(self, x=self.x.to(device), y=self.y.to(device), s=self.s.to(device))
 
 
 @dataclass
@@ -202,6 +207,7 @@ def match_supports(
     started: Callable[[Game], None] | None = None,
     snapshots: Snapshots | None = None,
     ranks: Ranks = ALONE,
+    hardware: Hardware = HERE,
 ) -> tuple[EncoderPlayer, History]:
     """Play the game and return the encoder side (averaged weights) and what happened.
 
@@ -219,9 +225,11 @@ def match_supports(
         started: Shown the game before the first step.
         snapshots: Goes on from the snapshot it has, if any, and takes new ones.
         ranks: The processes that share the bags of every step. All return the same weights.
+        hardware: What the game is played on; what is returned is on the processor.
     """
     ranks.check(train_bags.n_bags)
-    game = new_game(train, config, seed, encoder=encoder, decoder=decoder, ranks=ranks)
+    device = hardware.choose_device()
+    game = new_game(train, config, seed, encoder=encoder, decoder=decoder, ranks=ranks, device=device)
     settings = config.matching
     averaged = AveragedPlayer(game.player, settings.averaging)
     average = averaged.player
@@ -229,15 +237,20 @@ def match_supports(
     ranks.agree(first_step, "the step to go on from")
     if started is not None:
         started(game)
-    with threads_for(train):
+    player, discriminator = game.player, game.discriminator
+    with (
+        threads_for(train),
+        hardware.compiled(player.encoder, player.decoder, discriminator),
+        hardware.autocast(device),
+    ):
         for step in range(first_step, settings.steps):
             game.set_pace(step)
             for update in range(1, settings.discriminator_updates if settings.adversarial_weight else 1):
-                extra = read_batch(train, deploy, train_bags, deploy_bags, step, update, ranks)
+                extra = read_batch(train, deploy, train_bags, deploy_bags, step, update, ranks).to(device)
                 with torch.no_grad():
                     z = game.player.encode(extra.x).z
                 step_discriminator(game, z, extra.n_bags, extra.share)
-            batch = read_batch(train, deploy, train_bags, deploy_bags, step, ranks=ranks)
+            batch = read_batch(train, deploy, train_bags, deploy_bags, step, ranks=ranks).to(device)
             values = ranks.average(play_step(game, batch), batch.share)
             _check_finite(values, step)
             history.append(step, **values)
@@ -250,7 +263,8 @@ def match_supports(
                 snapshots.after_step(step, game, average, history)
     if not all(p.isfinite().all() for p in average.parameters()):
         _check_finite({"weight": float("nan")}, settings.steps - 1)
-    return average.eval(), history
+    game.discriminator.cpu()
+    return average.cpu().eval(), history
 
 
 def new_game(
@@ -261,8 +275,9 @@ def new_game(
     encoder: nn.Module | None = None,
     decoder: nn.Module | None = None,
     ranks: Ranks = ALONE,
+    device: torch.device | None = None,
 ) -> Game:
-    """Set up both players with initial weights that depend on the seed alone."""
+    """Set up both players with initial weights that depend on the seed alone, wherever they are to play."""
     with seeded_initialisation(seed, "matching networks"):
         # Copies: a user's networks are parameters of the estimator, which fitting must not change.
         encoder, decoder = deepcopy(encoder), deepcopy(decoder)
@@ -279,7 +294,7 @@ def new_game(
         )
         _check_decoder(player, train)
         discriminator = build_discriminator(player.z_size, config.discriminator)
-    return Game(player, discriminator, config.matching, train.layout, ranks)
+    return Game(player.to(device), discriminator.to(device), config.matching, train.layout, ranks)
 
 
 def read_batch(
@@ -302,7 +317,7 @@ def read_batch(
 
 def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) -> tuple[Tensor, Tensor]:
     """Return the logits of training bags and of deployment bags; both sets have the same number of equal bags."""
-    train_logits, deploy_logits = discriminator(z.reshape(2 * n_bags, -1, z.shape[1])).chunk(2)
+    train_logits, deploy_logits = discriminator(z.reshape(2 * n_bags, -1, z.shape[1])).float().chunk(2)
     return train_logits, deploy_logits
 
 

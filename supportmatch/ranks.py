@@ -112,7 +112,9 @@ def joined() -> Iterator[Ranks]:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield ALONE
         return
-    dist.init_process_group("gloo", timeout=_PATIENCE)
+    # Small messages travel between processors, gradients between GPUs where there are any.
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, timeout=_PATIENCE)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:

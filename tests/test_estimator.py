@@ -280,7 +280,7 @@ def test_clones_have_the_same_parameters_and_nothing_fitted(fitted: SupportMatch
 
 def test_parameters_can_be_read_and_set() -> None:
     model = SupportMatchingClassifier(random_state=3)
-    names = {"subgroup_names", "class_names", "config", "encoder", "decoder", "random_state", "verbose"}
+    names = {"subgroup_names", "class_names", "config", "encoder", "decoder", "hardware", "random_state", "verbose"}
     assert set(model.get_params()) == names
     assert model.set_params(random_state=5, config="tables").get_params()["random_state"] == 5
     assert model.config == "tables"
