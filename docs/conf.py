@@ -35,6 +35,7 @@ nitpick_ignore = [
     ("py:class", name)
     for name in (
         *("Array", "Features", "Ids", "Label", "Names"),  # explained at the top of the page
+        "AbstractContextManager",
         "NDArray",
         "Path",
         "nn.Module",
@@ -164,7 +165,7 @@ def _kind(about: dict[str, Any]) -> str:
         return " or ".join(f"`{_toml(value)}`" for value in about["enum"])
     if about["type"] == "array":
         return f"list, each {_kind(about['items'])}"
-    name = {"integer": "whole number", "number": "number", "boolean": "true or false"}[about["type"]]
+    name = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text"}[about["type"]]
     limits = {"exclusiveMinimum": "above", "minimum": "at least"}
     return ", ".join([name, *(f"{word} {about[limit]:g}" for limit, word in limits.items() if limit in about)])
 

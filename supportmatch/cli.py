@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import shlex
 import signal
 import sys
@@ -63,7 +64,10 @@ class Precision(str, Enum):
 
 
 Label = Annotated[str, typer.Option("--label", help="Column of the class.")]
-Subgroup = Annotated[str, typer.Option("--subgroup", help="Column of the subgroup; several make a product.")]
+Subgroup = Annotated[
+    list[str],
+    typer.Option("--subgroup", help="Column of the subgroup; several, with commas or one by one, make a product."),
+]
 Subgroups = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,11 +77,13 @@ Subgroups = Annotated[
     ),
 ]
 Deploy = Annotated[Path | None, typer.Option("--deploy", help="Unlabelled rows from where the model will be used.")]
-Numeric = Annotated[str | None, typer.Option("--numeric", help="Columns to take as numbers, with commas.")]
-Categorical = Annotated[str | None, typer.Option("--categorical", help="Columns to take as categories, with commas.")]
-Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, with commas.")]
+Numeric = Annotated[list[str] | None, typer.Option("--numeric", help="Columns to take as numbers, with commas.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option("--categorical", help="Columns to take as categories, with commas.")
+]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Columns to leave out, with commas.")]
 MissingValues = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--missing-values", help="Text that means missing, with commas."),
 ]
 FileColumn = Annotated[
@@ -242,6 +248,7 @@ def fit(
     say(f"The model is in {out} ({fitted.seconds:.0f} s); open {out / 'report.html'}")
     if as_json:
         result = {"folder": str(out), "seconds": round(fitted.seconds, 2), "warnings": list(fitted.warnings)}
+        result["findings"] = list(fitted.findings)
         scores = fitted.evaluation.to_json() if fitted.evaluation is not None else None
         typer.echo(json.dumps({**result, "evaluation": scores}))
 
@@ -416,11 +423,11 @@ class _NoPandas(MetaPathFinder):
 def _table_source(
     train: Path,
     label: str,
-    subgroup: str,
+    subgroup: list[str],
     subgroups: list[str] | None,
     deploy: Path | None,
-    kinds: tuple[str | None, str | None, str | None],
-    missing_values: str | None,
+    kinds: tuple[list[str] | None, list[str] | None, list[str] | None],
+    missing_values: list[str] | None,
     file_column: str | None,
 ) -> TableSource:
     """Turn options into what is to be read."""
@@ -435,7 +442,7 @@ def _table_source(
         deploy,
         _declared(roles.subgroup, subgroups),
         Choices(*(tuple(_split(names)) for names in kinds)),
-        MISSING_MARKS if missing_values is None else ("", *_split(missing_values)),
+        MISSING_MARKS if not missing_values else ("", *_split(missing_values)),
         file_column,
     )
 
@@ -461,8 +468,8 @@ def _declared(columns: Sequence[str], subgroups: list[str] | None) -> tuple[tupl
 def _options_of(
     source: TableSource,
     subgroups: list[str] | None,
-    kinds: tuple[str | None, str | None, str | None],
-    missing_values: str | None,
+    kinds: tuple[list[str] | None, list[str] | None, list[str] | None],
+    missing_values: list[str] | None,
 ) -> list[str]:
     """Return the options that say what is to be read, for the next command."""
     from supportmatch.inspection import join_names
@@ -470,7 +477,8 @@ def _options_of(
     options = ["--label", source.roles.label, "--subgroup", join_names(source.roles.subgroup)]
     for text in subgroups or ():
         options += ["--subgroups", text]
-    values = (source.deploy, *kinds, missing_values, source.file_column)
+    lists = [join_names(_split(names)) if names else None for names in (*kinds, missing_values)]
+    values = (source.deploy, *lists, source.file_column)
     names = ("--deploy", "--numeric", "--categorical", "--drop", "--missing-values", "--file-column")
     for name, value in zip(names, values, strict=True):
         if value is not None:
@@ -478,13 +486,17 @@ def _options_of(
     return options + (["--images", "FOLDER"] if source.file_column else [])
 
 
-def _split(names: str | None) -> list[str]:
-    """Read names with commas between them; a name with a comma in it stands in quotes."""
-    return [name.strip() for name in next(csv.reader([names], skipinitialspace=True)) if name.strip()] if names else []
+def _split(texts: Sequence[str] | str | None) -> list[str]:
+    """Read names with commas between them, of one option or of several; a name with a comma in it stands in quotes."""
+    texts = [texts] if isinstance(texts, str) else texts or ()
+    return [name.strip() for text in texts for name in next(csv.reader([text], skipinitialspace=True)) if name.strip()]
 
 
 def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
+    # Threads of torch that wait for each other must soon let go of their cores: where something else runs too, a step
+    # on two threads then takes as long as two on one thread, instead of 26. An idle machine is no slower for it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if sys.argv[1:2] != ["bench"]:  # which ends processes of its own by SIGTERM
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
     try:

@@ -24,6 +24,7 @@ from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
+from supportmatch.pairing import pair_clusters
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import check_seed
@@ -97,11 +98,14 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         train, deploy = self._read(X, y, subgroup, X_deploy)
         if self.config_.bags.balancing == "none":
             return self._fit_stages(train, deploy, None)
-        ids = None
+        ids, guide = None, None
         if self._ranks.is_first:
             self.clusters_ = self._divide(train, deploy)
+            self.pairing_ = pair_clusters(self.clusters_, deploy, train.support, self.seed_)
             ids = self.clusters_.ids
-        return self._fit_stages(train, deploy, self._ranks.tell(ids, len(deploy)))
+            guide = self.pairing_.source_ids(ids) // train.grid.n_subgroups
+        ids, guide = self._ranks.tell(ids, len(deploy)), self._ranks.tell(guide, len(deploy))
+        return self._fit_stages(train, deploy, ids, guide=guide)
 
     def fit_with_oracle_bags(
         self, X: Features, y: Names, subgroup: Names, X_deploy: Features, *, y_deploy: Names, subgroup_deploy: Names
@@ -202,7 +206,12 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             yield self._snapshots.stoppable(name, report) if self._snapshots else report
 
     def _fit_stages(
-        self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
+        self,
+        train: Labeled,
+        deploy: Unlabeled,
+        groups: Ids | None,
+        config: Config | None = None,
+        guide: Ids | None = None,
     ) -> SupportMatchingClassifier:
         """Draw bags, match supports, train the classifier."""
         config = config or self.config_
@@ -228,6 +237,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 watch=self._watch,
                 started=self._started,
                 snapshots=self._snapshots,
+                guide=guide,
                 ranks=self._ranks,
                 hardware=self.hardware,
             )

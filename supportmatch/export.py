@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,10 @@ def export_model(
     with new_folder(folder, overwrite=overwrite) as draft:
         # Never traced with a user's rows, so that no trace of them can end up in a file.
         program = _trace(_graph(model), _read_inputs(made_up, preprocessing), own_encoder=own)
-        torch.export.save(program, draft / PROGRAM)
+        # Through memory: where the disk is full, torch's own writer ends the process.
+        content = BytesIO()
+        torch.export.save(program, content)
+        (draft / PROGRAM).write_bytes(content.getvalue())
         program_difference = _largest_difference(model, compared, preprocessing, _run_program(draft / PROGRAM))
         _check_difference(program_difference, PROGRAM, reader)
         if onnx:

@@ -56,7 +56,7 @@ from supportmatch.metrics import Evaluation, calibration_of, evaluate
 from supportmatch.output import check_free, new_folder, write_atomically
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
-from supportmatch.report.card import render_card
+from supportmatch.report.card import all_warnings, render_card
 from supportmatch.report.content import ReportContent
 from supportmatch.report.page import render_page
 from supportmatch.report.shown import as_bytes, attention_of, reconstruct
@@ -157,6 +157,9 @@ class FittedFolder:
     model: SupportMatchingClassifier
     evaluation: Evaluation | None
     warnings: tuple[str, ...]
+    """All that must be read first, as in the report."""
+    findings: tuple[str, ...]
+    """What the audit found odd about the columns."""
     seconds: float
 
 
@@ -227,7 +230,7 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
         content.save(draft)
         write_pages(content, draft)
     shutil.rmtree(unfinished, ignore_errors=True)
-    return FittedFolder(out, model, evaluation, said, time.perf_counter() - began)
+    return FittedFolder(out, model, evaluation, all_warnings(content), audit.findings, time.perf_counter() - began)
 
 
 def _fit(model: _WatchedFit, train: Features, labels: Labels, deploy: Features) -> None:

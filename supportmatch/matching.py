@@ -39,6 +39,7 @@ from supportmatch.progress import Report, silent
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import seeded_initialisation
 from supportmatch.snapshots import Snapshots
+from supportmatch.sources import Ids
 from supportmatch.tensors import as_ids, read_rows, threads_for
 
 
@@ -95,10 +96,13 @@ class Batch:
     n_bags: int
     share: float = 1.0
     """Of the bags of this step, where several processes share them."""
+    guide: Int[Tensor, " deploy"] | None = None
+    """Classes that deployment rows are taken to have, while the start is guided."""
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on a device."""
-        return replace(self, x=self.x.to(device), y=self.y.to(device), s=self.s.to(device))
+        guide = None if self.guide is None else self.guide.to(device)
+        return replace(self, x=self.x.to(device), y=self.y.to(device), s=self.s.to(device), guide=guide)
 
 
 @dataclass
@@ -162,7 +166,10 @@ def step_encoder(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
             logits = _judge(game.discriminator, judged, batch.n_bags)
         terms["adversarial"] = (config.adversarial_weight, adversarial_loss(*logits, kind=config.adversarial_loss))
     if config.class_weight:
-        terms["class"] = (config.class_weight, cross_entropy(player.class_predictor(z[:n_train]), batch.y))
+        error = cross_entropy(player.class_predictor(z[:n_train]), batch.y)
+        if batch.guide is not None:
+            error = (error + cross_entropy(player.class_predictor(z[n_train:]), batch.guide)) / 2
+        terms["class"] = (config.class_weight, error)
     if config.subgroup_weight:
         terms["subgroup"] = (config.subgroup_weight, cross_entropy(player.subgroup_predictor(side[:n_train]), batch.s))
     if config.norm_weight:
@@ -206,6 +213,7 @@ def match_supports(
     watch: Watch | None = None,
     started: Callable[[Game], None] | None = None,
     snapshots: Snapshots | None = None,
+    guide: Ids | None = None,
     ranks: Ranks = ALONE,
     hardware: Hardware = HERE,
 ) -> tuple[EncoderPlayer, History]:
@@ -224,6 +232,7 @@ def match_supports(
         watch: Shown both players after every step.
         started: Shown the game before the first step.
         snapshots: Goes on from the snapshot it has, if any, and takes new ones.
+        guide: The class that each deployment row is taken to have during the first `guided_steps`.
         ranks: The processes that share the bags of every step. All return the same weights.
         hardware: What the game is played on; what is returned is on the processor.
     """
@@ -250,7 +259,8 @@ def match_supports(
                 with torch.no_grad():
                     z = game.player.encode(extra.x).z
                 step_discriminator(game, z, extra.n_bags, extra.share)
-            batch = read_batch(train, deploy, train_bags, deploy_bags, step, ranks=ranks).to(device)
+            names = guide if step < settings.guided_steps else None
+            batch = read_batch(train, deploy, train_bags, deploy_bags, step, ranks=ranks, guide=names).to(device)
             values = ranks.average(play_step(game, batch), batch.share)
             _check_finite(values, step)
             history.append(step, **values)
@@ -259,8 +269,9 @@ def match_supports(
             if watch is not None:
                 watch(step, average, game)
             if snapshots is not None:
-                snapshots.stop_requested = ranks.any(snapshots.stop_requested)
-                snapshots.after_step(step, game, average, history)
+                # Asked for once: a signal that arrives after this answer waits for the next step, in all processes.
+                stop = ranks.any(snapshots.stop_requested)
+                snapshots.after_step(step, game, average, history, stop=stop)
     if not all(p.isfinite().all() for p in average.parameters()):
         _check_finite({"weight": float("nan")}, settings.steps - 1)
     game.discriminator.cpu()
@@ -305,6 +316,7 @@ def read_batch(
     step: int,
     update: int = 0,
     ranks: Ranks = ALONE,
+    guide: Ids | None = None,
 ) -> Batch:
     """Draw the bags of one step (and discriminator update) and read the rows of this process's own."""
     own = ranks.own(train_bags.draw(step, update))
@@ -312,7 +324,8 @@ def read_batch(
     deploy_rows = ranks.own(deploy_bags.draw(step, update)).reshape(-1)
     x = torch.cat([read_rows(train, train_rows), read_rows(deploy, deploy_rows)])
     share = len(own) / train_bags.n_bags
-    return Batch(x, as_ids(train.y[train_rows]), as_ids(train.s[train_rows]), len(own), share)
+    named = None if guide is None else as_ids(guide[deploy_rows])
+    return Batch(x, as_ids(train.y[train_rows]), as_ids(train.s[train_rows]), len(own), share, named)
 
 
 def _judge(discriminator: nn.Module, z: Float[Tensor, "rows z"], n_bags: int) -> tuple[Tensor, Tensor]:

@@ -284,7 +284,7 @@ def evaluate(
     table = cells.reshape(grid.n_classes, grid.n_subgroups, grid.n_classes)
     resampled = _overall(_resample(table, n_bootstrap, stream(seed, "metrics")), positive)
     overall = {name: float(value) for name, value in _overall(table, positive).items()}
-    intervals = {name: _percentiles(draws) for name, draws in resampled.items()}
+    intervals = {name: _percentiles(draws, overall[name]) for name, draws in resampled.items()}
 
     correct = np.einsum("ysy->ys", table).ravel().tolist()
     rows = table.sum(axis=-1).ravel().tolist()
@@ -294,6 +294,11 @@ def evaluate(
         str(name): {rate: Proportion(int(hits[i]), int(n[i])) for rate, (hits, n) in shares.items()}
         for i, name in enumerate(grid.subgroups)
     }
+    accuracies = [rates["accuracy"] for rates in by_subgroup.values() if rates["accuracy"].n]
+    worst = min(accuracies, key=lambda share: (share.value, share.n))
+    for metric, share in (("accuracy", Proportion(sum(correct), sum(rows))), ("robust_accuracy", worst)):
+        if intervals[metric][0] == intervals[metric][1]:  # all right, or all wrong: resamples know no doubt
+            intervals[metric] = share.interval
     ratios_and_differences = {rate: _compare_pairs(_divide(*shares[rate])) for rate in RATES}
     by_pair = {
         f"{a} vs {b}": {
@@ -462,13 +467,16 @@ def _resample(table: Ids, n_bootstrap: int, rng: np.random.Generator) -> Ids:
     return tables.reshape(n_bootstrap, *table.shape)
 
 
-def _percentiles(draws: Floats) -> Interval:
-    """Return the percentile interval of the resamples in which the number is defined."""
+def _percentiles(draws: Floats, estimate: float) -> Interval:
+    """Return the percentile interval of the resamples in which the number is defined, widened to hold the estimate.
+
+    An estimate at the end of its range (a ratio of 1, a dependence of 0) can lie beyond all of its resamples.
+    """
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return (nan, nan)
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return (low, high)
+    return (min(low, estimate), max(high, estimate))
 
 
 def _reasons(

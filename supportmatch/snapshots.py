@@ -121,14 +121,14 @@ class Snapshots:
             history.append(int(row.pop("step")), **row)
         return int(notes["next_step"]), history
 
-    def after_step(self, step: int, game: Game, average: nn.Module, history: History) -> None:
-        """Take a snapshot if it is time, after the last step, or if a stop was asked for, which then ends the game."""
+    def after_step(self, step: int, game: Game, average: nn.Module, history: History, *, stop: bool) -> None:
+        """Take a snapshot if it is time, after the last step, or if the game is to stop, which then ends it."""
         is_last = step + 1 == game.config.steps
-        if not (is_last or self.stop_requested) and time.monotonic() - self._latest < self.every:
+        if not (is_last or stop) and time.monotonic() - self._latest < self.every:
             return
         self._take(step, game, average, history)
         self._latest = time.monotonic()
-        if self.stop_requested:
+        if stop:
             raise StoppedError(
                 f"stopped after step {step + 1}; what was done is kept in {self.folder}. The same command does the "
                 "rest."
@@ -200,4 +200,10 @@ def _load_optimiser(optimiser: torch.optim.Optimizer, values: dict[str, Tensor])
     for key, value in values.items():
         index, _, name = key.partition(".")
         state.setdefault(int(index), {})[name] = value
+    weights = optimiser.param_groups[0]["params"]
+    for number, moments in state.items():
+        for name, value in moments.items():
+            if value.shape == weights[number].shape:
+                # Laid out in memory like the weight itself: the fused optimiser takes that for granted.
+                moments[name] = torch.empty_like(weights[number]).copy_(value)
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -28,6 +28,8 @@ from supportmatch.cli import app
 from supportmatch.errors import SupportMatchError, SupportMatchWarning
 from supportmatch.export import PREPROCESSING, PROGRAM, encode_table
 from supportmatch.fitting import CARD, CONFIG, PAGE, RECORD
+from supportmatch.report.card import all_warnings
+from supportmatch.report.content import ReportContent
 from supportmatch.snapshots import CLUSTERS, FILE
 
 WRITTEN = {PAGE, CARD, CONFIG, RECORD, "history.jsonl", "model.json", "model.safetensors", "report.json"}
@@ -412,7 +414,10 @@ def test_a_column_of_any_type_may_be_dropped(files: Path) -> None:
 def test_labels_in_the_deployment_file_are_warned_of_however_quiet(files: Path) -> None:
     shutil.copy(files / "test.csv", files / "with-labels.csv")
     options = [o if o != files / "deploy.csv" else files / "with-labels.csv" for o in fit_options(files)]
-    said = json.loads(ok(*options, "--out", files / "labelled", "--json").stdout)["warnings"]
+    result = json.loads(ok(*options, "--out", files / "labelled", "--json").stdout)
+    said = result["warnings"]
+    assert result["findings"] == list(ReportContent.load(files / "labelled").findings)
+    assert said == list(all_warnings(ReportContent.load(files / "labelled")))  # the page says no more than the command
     assert [text.partition(", which is not used")[1] for text in said[:2]] == [", which is not used"] * 2
 
 
@@ -453,6 +458,8 @@ def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(fil
     audit = run("audit", files / "train.parquet", *what, "--json")
     assert audit.exit_code == 3
     assert json.loads(audit.stdout)["missing"] == ["2/1 & old"]
+    one_by_one = [*what[:2], "--subgroup", "s", "--subgroup", "t", *what[4:]]
+    assert run("audit", files / "train.parquet", *one_by_one, "--json").stdout == audit.stdout
     ok("fit", files / "train.parquet", *what, "--config", files / "fast.toml", "--out", files / "product", "--quiet")
     made(50).to_parquet(files / "test.parquet")
     found = json.loads(ok("evaluate", files / "product", files / "test.parquet", "--json").stdout)

@@ -220,6 +220,19 @@ def test_a_last_step_that_is_far_too_large_is_noticed_too() -> None:
         play(settings(learning_rate=1e38, steps=1))
 
 
+def test_a_guided_start_learns_the_named_classes_and_then_lets_go() -> None:
+    truth = np.asarray(SOURCES.oracle.y)
+    free, guided = (settings(steps=120, learning_rate=1e-2, guided_steps=n) for n in (0, 60))
+    same_game, told, misled = (
+        play(config, guide=names)[1].column("class")
+        for config, names in ((free, truth), (guided, truth), (guided, 1 - truth))
+    )
+    assert same_game == play(free)[1].column("class")  # without guided steps the names are not looked at
+    assert told[0] != same_game[0]
+    assert np.mean(told[50:60]) < np.mean(misled[50:60]) - 0.1
+    assert np.mean(misled[100:]) < np.mean(misled[50:60]) / 2  # only training rows count from step 60 on
+
+
 def test_a_users_encoder_without_a_decoder_trains_without_reconstruction() -> None:
     player, history = play(encoder=own_encoder())
     assert player.z_size == 2

@@ -289,6 +289,16 @@ def test_the_bootstrap_is_the_same_as_resampling_rows() -> None:
     assert ours == pytest.approx(np.quantile(draws, [0.025, 0.975]).tolist(), abs=0.02)
 
 
+def test_intervals_hold_their_estimates_and_a_perfect_result_keeps_its_doubt() -> None:
+    y, s = np.repeat([0, 1], 45), np.tile([0, 1], 45)
+    found = evaluate(y, y, s, GRID)
+    for name, (low, high) in found.intervals.items():
+        assert low <= getattr(found, name) <= high, name
+    assert found.intervals["robust_accuracy"] == Proportion(45, 45).interval
+    assert found.intervals["accuracy"] == Proportion(90, 90).interval
+    assert evaluate(y, 1 - y, s, GRID).intervals["robust_accuracy"] == Proportion(0, 45).interval
+
+
 def test_the_seed_decides_the_intervals_and_nothing_else() -> None:
     rows = random_rows(4, 80, 2, 2)
     first, again, other = (evaluate(*rows, GRID, seed=seed) for seed in (0, 0, 1))

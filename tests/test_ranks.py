@@ -56,9 +56,9 @@ from supportmatch import cli
 from supportmatch.snapshots import Snapshots
 
 class Slow(Snapshots):
-    def after_step(self, step, *others):
+    def after_step(self, step, *others, **named):
         time.sleep(0.02)  # so that there is time to end a process
-        super().after_step(step, *others)
+        super().after_step(step, *others, **named)
         name = "first" if self.writes else "second"
         open(os.path.join(os.environ["STEPS_OF"], name), "w").write(f"{os.getpid()} {step}")
 

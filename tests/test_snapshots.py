@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 
 from supportmatch import SupportMatchingClassifier, load_problem
 from supportmatch.clustering import cluster_deployment as find
-from supportmatch.config import Config, default_config
-from supportmatch.errors import ModelFileError, StoppedError
+from supportmatch.config import AutoencoderConfig, BagConfig, ClusteringConfig, Config, default_config
+from supportmatch.errors import ModelFileError, StoppedError, SupportMatchWarning
 from supportmatch.matching import EncoderPlayer, Game
+from supportmatch.networks.encoders import build_decoder, build_encoder
 from supportmatch.progress import Report
 from supportmatch.snapshots import CLUSTERS, FILE, Snapshots
 
@@ -32,6 +34,34 @@ class Stopping(SupportMatchingClassifier):
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         if step == self.stop_after and self._snapshots is not None:
             self._snapshots.stop_requested = True
+
+
+def test_a_stopped_game_goes_on_with_networks_laid_out_in_their_own_way(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y, s = np.repeat([0, 0, 1], 20), np.tile([0, 1, 1], 20)
+    pictures = rng.integers(0, 256, (60 + 80, 3, 16, 16), dtype=np.uint8)
+    network = AutoencoderConfig(widths=(4, 8), code_size=8)
+    encoder, decoder = (
+        build(network, (3, 16, 16)).to(memory_format=torch.channels_last) for build in (build_encoder, build_decoder)
+    )
+    small = {"autoencoder": network, "bags": BagConfig(n_bags=2, bag_size=4)}
+    clustering = ClusteringConfig(method="kmeans", pretrain_steps=2)
+
+    def fit(snapshots: Snapshots | None = None, stop_after: int | None = None) -> Stopping:
+        settings = config(guided_steps=10).model_copy(update={**small, "clustering": clustering})
+        model = Stopping(subgroup_names=[0, 1], config=settings, encoder=encoder, decoder=decoder)
+        model._snapshots, model.stop_after = snapshots, stop_after
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SupportMatchWarning)  # clusters of noise
+            return model.fit(pictures[:60], y, s, pictures[60:])  # type: ignore[return-value]
+
+    whole = fit()
+    for stop in (3, 17):
+        with pytest.raises(StoppedError):
+            fit(Snapshots(tmp_path, "run"), stop)
+    resumed = fit(Snapshots(tmp_path, "run"))
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(resumed), strict=True))
+    assert resumed.history_.to_jsonl() == whole.history_.to_jsonl()
 
 
 def fitted(snapshots: Snapshots | None = None, stop_after: int | None = None, **matching: Any) -> Stopping:

@@ -210,12 +210,21 @@ class ColumnPlan:
         lines = [("column", "kind", "values", "missing", "")]
         for column in self.columns:
             share = f"{column.missing:.1%}" if column.missing else "-"
-            lines.append((column.name, column.kind, str(column.n_values), share, column.note))
+            lines.append((_on_one_line(column.name), column.kind, str(column.n_values), share, column.note))
         widths = [max(len(line[i]) for line in lines) for i in range(4)]
         return "\n".join(
             "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[4]]).rstrip()
             for line in lines
         )
+
+
+def _on_one_line(name: str) -> str:
+    r"""Return a name as a terminal can show it: line ends and other marks of control as Python writes them.
+
+    >>> print(_on_one_line("two\nlines"))
+    two\nlines
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def plan_columns(

@@ -209,7 +209,12 @@ def _overview(content: ReportContent) -> Values:
     tiles.append(Tile("Deployment rows", "none" if n_deploy is None else number(n_deploy), "without labels"))
     if (end := end_of_game(content.history)) is not None:
         tiles.append(Tile("Discriminator at the end", f"{end:.2f}", "Share of bags told right; 0.5 is guessing"))
-    return {"warnings": all_warnings(content), "verdict": verdict(content), "tiles": tiles}
+    return {
+        "warnings": all_warnings(content),
+        "findings": content.findings,
+        "verdict": verdict(content),
+        "tiles": tiles,
+    }
 
 
 def _measured_tiles(content: ReportContent) -> Iterable[Tile]:

@@ -39,12 +39,17 @@ class WatchedClassifier(SupportMatchingClassifier, ABC):
         return max(1, int(_EARLY * self.config_.matching.steps))
 
     def _fit_stages(
-        self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
+        self,
+        train: Labeled,
+        deploy: Unlabeled,
+        groups: Ids | None,
+        config: Config | None = None,
+        guide: Ids | None = None,
     ) -> SupportMatchingClassifier:
         self.train, self.deploy = train, deploy
         self.shown = self._choose_rows()
         self.early = self._snapshots.kept_codes() if self._snapshots else {}
-        return super()._fit_stages(train, deploy, groups, config)
+        return super()._fit_stages(train, deploy, groups, config, guide)
 
     def _started(self, game: Game) -> None:
         self.discriminator = game.discriminator
