@@ -2,7 +2,8 @@
 
     python benchmarks/trials/pace.py --trials 4x16-2000 --settings cmnist-sb cmnist-ms --seeds 100-102 --out pace.jsonl
 
-A trial is named BAGSxSIZE-STEPS, and ends in `-unbalanced` or `-oracle` where deployment bags are drawn so. Seeds from
+A trial is named BAGSxSIZE-STEPS, and ends in `-unbalanced` or `-oracle` where deployment bags are drawn so, or in
+`-guidedSTEPS` where clusters guide the class predictor for so many steps. Seeds from
 100 upwards keep those of the published tables untouched. Rows are added to the file as they come.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 
 from supportmatch.bench.methods import METHODS
-from supportmatch.bench.methods.support_matching import score_clusters
+from supportmatch.bench.methods.support_matching import recorded, score_clusters
 from supportmatch.bench.runs import parse_seeds
 from supportmatch.config import Config
 from supportmatch.data.problems import find_setting
@@ -27,12 +28,13 @@ from supportmatch.estimator import SupportMatchingClassifier
 def run_trial(name: str, setting_name: str, seed: int) -> dict[str, object]:
     """Fit once and return the row."""
     shape, steps, *draws = name.split("-")
+    guided = int(draws.pop().removeprefix("guided")) if draws and draws[-1].startswith("guided") else 0
     n_bags, bag_size = map(int, shape.split("x"))
     setting = find_setting(setting_name)
     method = METHODS[f"ours-{draws[0] if draws else 'clustering'}"]
     config = Config.model_validate(method.configuration(setting, "fast"))
     bags = config.bags.model_copy(update={"n_bags": n_bags, "bag_size": bag_size})
-    matching = config.matching.model_copy(update={"steps": int(steps)})
+    matching = config.matching.model_copy(update={"steps": int(steps), "guided_steps": guided})
     config = config.model_copy(update={"bags": bags, "matching": matching})
     problem = setting.load(seed)
     model = SupportMatchingClassifier(
@@ -60,7 +62,7 @@ def run_trial(name: str, setting_name: str, seed: int) -> dict[str, object]:
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
         "threads": torch.get_num_threads(),
-        "config": config.model_dump(mode="json", exclude={"table"}),
+        "config": recorded(config),
     }
 
 

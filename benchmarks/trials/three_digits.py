@@ -20,17 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from supportmatch import SupportMatchingClassifier, load_problem, matching, preset
-from supportmatch.bags import DeploymentBags, TrainingBags
+from supportmatch import SupportMatchingClassifier, load_problem, preset
 from supportmatch.classifier import fit_classifier, predict_rows, transform_rows
-from supportmatch.config import Config
+from supportmatch.config import Config, default_config
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
-from supportmatch.matching import Batch, EncoderPlayer, Game
-from supportmatch.networks.encoders import SplitCode
-from supportmatch.pairing import pair_clusters
+from supportmatch.matching import EncoderPlayer, Game
 from supportmatch.sources import Ids
 
 SETTING = "cmnist-3digit"
@@ -47,38 +42,17 @@ class Trial(SupportMatchingClassifier):
         return self
 
     def _fit_stages(
-        self, train: Labeled, deploy: Unlabeled, groups: Ids | None, config: Config | None = None
+        self,
+        train: Labeled,
+        deploy: Unlabeled,
+        groups: Ids | None,
+        config: Config | None = None,
+        guide: Ids | None = None,
     ) -> SupportMatchingClassifier:
         self.train = train
-        if self.guide is None:
-            return super()._fit_stages(train, deploy, groups, config)
         if self.guide == "oracle":
-            classes = train.grid.class_ids(self.problem.oracle.y)
-        else:
-            pairing = pair_clusters(self.clusters_, deploy, train.support, self.seed_)
-            classes = pairing.source_ids(self.clusters_.ids) // train.grid.n_subgroups
-        read_batch, step_encoder = matching.read_batch, matching.step_encoder
-        now: dict[str, Any] = {}
-
-        def read_and_name(
-            train: Labeled, deploy: Unlabeled, ours: TrainingBags, theirs: DeploymentBags, step: int, update: int = 0
-        ) -> Batch:
-            now.update(step=step, classes=torch.from_numpy(classes[theirs.draw(step, update).reshape(-1)]))
-            return read_batch(train, deploy, ours, theirs, step, update)
-
-        def step_guided(game: Game, batch: Batch, code: SplitCode) -> dict[str, float]:
-            def both(logits: Tensor, names: Tensor) -> Tensor:
-                loss = cross_entropy(logits, names)
-                if names is not batch.y:
-                    return loss
-                named = cross_entropy(game.player.class_predictor(code.z[len(batch.y) :]), now["classes"])
-                return (loss + named) / 2
-
-            vars(matching)["cross_entropy"] = both if now["step"] < GUIDED_STEPS else cross_entropy
-            return step_encoder(game, batch, code)
-
-        vars(matching).update(read_batch=read_and_name, step_encoder=step_guided)
-        return super()._fit_stages(train, deploy, groups, config)
+            guide = train.grid.class_ids(self.problem.oracle.y)
+        return super()._fit_stages(train, deploy, groups, config, guide)
 
     def _watch(self, step: int, averaged: EncoderPlayer, game: Game) -> None:
         if self.score_every and (step + 1) % self.score_every == 0:
@@ -108,7 +82,8 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     of_authors = chosen.trial == "authors-network"
-    config: str | Config = "auto"
+    changes: dict[str, Any]
+    guide: str | None
     if of_authors:
         config = preset("paper-cmnist-3digit")
         changes = {
@@ -118,8 +93,12 @@ def main() -> None:
             "decay_from": 0.5,
             "averaging": 0.995,
         }
-        config = config.model_copy(update={"matching": config.matching.model_copy(update=changes)})
-    guide = None if of_authors else "oracle" if chosen.oracle else "clusters"
+        guide = None
+    else:
+        config = default_config(images=True, n_sources=9)
+        changes = {"guided_steps": GUIDED_STEPS, "steps": 2_000}
+        guide = "oracle" if chosen.oracle else "clusters"
+    config = config.model_copy(update={"matching": config.matching.model_copy(update=changes)})
     problem = load_problem(SETTING, seed=chosen.seed)
     model = Trial(
         subgroup_names=problem.subgroup_names,

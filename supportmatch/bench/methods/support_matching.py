@@ -44,9 +44,8 @@ class SupportMatching(Method):
         return found_by_name(self)
 
     def configuration(self, setting: Setting, budget: Budget) -> dict[str, Any]:
-        """Return the resolved `Config`; how gaps in tables are filled has no part, since the settings have none."""
-        config = self.change(starting_point(setting, budget), setting, budget)
-        return config.model_dump(mode="json", exclude={"table"})
+        """Return the resolved `Config`, as rows record it."""
+        return recorded(self.change(starting_point(setting, budget), setting, budget))
 
     def refusal(self, setting: Setting) -> str | None:
         """Return why the change makes no sense here."""
@@ -72,6 +71,13 @@ class SupportMatching(Method):
         if hasattr(model, "clusters_"):
             details["clustering"] = score_clusters(problem, model.clusters_.ids)
         return Outcome(model.predict(problem.X_test), details, model.history_, arrays_to_show(model))
+
+
+def recorded(config: Config) -> dict[str, Any]:
+    """Return what decides a run; how gaps in tables are filled has no part, since the settings have none."""
+    # Named only where it is used, so that rows from before there was a guided start stay rows of the same run.
+    unused = {"matching": {"guided_steps"}} if not config.matching.guided_steps else {}
+    return config.model_dump(mode="json", exclude={"table": True, **unused})
 
 
 def our_clustering(setting: Setting, budget: Budget) -> ClusteringConfig:
