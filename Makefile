@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup demo test slow check docs bench clean
+.PHONY: setup demo test slow check docs bench experiments clean
 
 setup: $(STAMP)
 
@@ -32,7 +32,12 @@ check: setup
 docs: setup
 	$(BIN)/sphinx-build -W -n --keep-going -q -b html docs docs/_build
 
+# How fast: let the machine rest meanwhile.
 bench: setup
+	$(BIN)/python benchmarks/speed.py
+
+# What the committed rows lack for seeds 0-4: hours.
+experiments: setup
 	$(BIN)/supportmatch bench run --setting all --methods all --seeds 0-4 --out benchmarks/experiments --workers 2
 
 clean:
