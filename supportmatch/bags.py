@@ -106,6 +106,30 @@ class PlainBags:
         return rows.reshape(self.n_bags, self.bag_size)
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedBags:
+    """Draws rows with probabilities in proportion to their weights, with replacement."""
+
+    weights: NDArray[np.float64]
+    n_bags: int
+    bag_size: int
+    seed: int
+    purpose: str
+    """Names the stream of random numbers."""
+
+    @cached_property
+    def _cumulative(self) -> NDArray[np.float64]:
+        summed = np.cumsum(self.weights)
+        shares: NDArray[np.float64] = summed / summed[-1]
+        return shares
+
+    def draw(self, step: int, update: int = 0) -> Ids:
+        """Return row indices, bags x slots, of one step."""
+        rng = stream(self.seed, self.purpose, step, update)
+        # Side "right", so that a row without weight is never drawn.
+        return np.searchsorted(self._cumulative, rng.random((self.n_bags, self.bag_size)), side="right")
+
+
 DeploymentBags = GroupedBags | PlainBags
 
 

@@ -25,6 +25,7 @@ from supportmatch.data.inputs import FeatureReader
 from supportmatch.data.tables import TableEncoder
 from supportmatch.errors import ConfigError, ModelFileError
 from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.final import build_final
 from supportmatch.history import History
 from supportmatch.matching import EncoderPlayer
 from supportmatch.networks.encoders import build_decoder, build_encoder
@@ -59,6 +60,7 @@ def write_model(model: SupportMatchingClassifier, folder: Path) -> None:
         "table_encoder": encoder.to_json() if encoder else None,
         "own_encoder": model.encoder is not None,
         "own_decoder": model.decoder is not None,
+        "has_final": model.final_ is not None,
         "code_size": model.encoder_.z_size + model.encoder_.side,
         "random_state": model.seed_,
         "subgroup_names": _listed(model.subgroup_names),
@@ -67,7 +69,7 @@ def write_model(model: SupportMatchingClassifier, folder: Path) -> None:
         "audit": model.audit_.to_json() if hasattr(model, "audit_") else None,
     }
     weights: dict[str, Tensor] = {}
-    for part, network in (("encoder", model.encoder_), ("classifier", model.classifier_)):
+    for part, network in _networks(model).items():
         weights |= {f"{part}.{name}": value.contiguous() for name, value in network.state_dict().items()}
     (folder / WEIGHTS).write_bytes(save(weights))
     (folder / MODEL).write_text(json.dumps(description, indent=1), encoding="utf-8")
@@ -90,8 +92,14 @@ def load_model(
             model.history_ = History.from_jsonl(lines)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{folder} does not describe a model ({error}): restore its files.") from error
-    _load_weights(folder / WEIGHTS, {"encoder": model.encoder_, "classifier": model.classifier_})
+    _load_weights(folder / WEIGHTS, _networks(model))
     return model
+
+
+def _networks(model: SupportMatchingClassifier) -> dict[str, nn.Module]:
+    """Return the networks of a model by the names of their weights."""
+    networks: dict[str, nn.Module] = {"encoder": model.encoder_, "classifier": model.classifier_}
+    return networks if model.final_ is None else {**networks, "final": model.final_}
 
 
 def _listed(names: Sequence[Label] | None) -> list[Label] | None:
@@ -129,6 +137,8 @@ def _rebuild(
         side_channel=config.matching.side_channel,
     ).eval()
     model.classifier_ = build_classifier(model.encoder_.z_size, grid.n_classes, config.classifier).eval()
+    has_final = bool(description.get("has_final"))  # absent from models of 0.1.0
+    model.final_ = build_final(shape, grid.n_classes, config.final).eval() if has_final else None
     model.reader_ = FeatureReader(
         TableEncoder.from_json(table) if table else None,
         shape,

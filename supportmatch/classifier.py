@@ -96,12 +96,17 @@ def train_network(
             loss.backward()
             optimiser.step()
             report(step + 1, n_steps)
+    check_weights(network, n_steps, config.learning_rate)
+    return network.eval()
+
+
+def check_weights(network: nn.Module, n_steps: int, learning_rate: float) -> None:
+    """Refuse a network whose training diverged."""
     if not all(weight.isfinite().all() for weight in network.parameters()):
         raise DivergedError(
             f"training a classifier diverged: its weights are not finite after {n_steps} steps at a learning rate of "
-            f"{config.learning_rate}. Lower it, and check that features are on an ordinary scale."
+            f"{learning_rate}. Lower it, and check that features are on an ordinary scale."
         )
-    return network.eval()
 
 
 @torch.no_grad()

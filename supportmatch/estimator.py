@@ -17,17 +17,19 @@ from supportmatch.audit import audit_sources
 from supportmatch.bags import DeploymentBags, GroupedBags, PlainBags, TrainingBags, describe_balance
 from supportmatch.classifier import fit_classifier, predict_rows, transform_rows
 from supportmatch.clustering import Clusters, cluster_deployment, warn_of_dying_clusters
-from supportmatch.config import Config, TableConfig, default_config, preset
+from supportmatch.config import Config, FinalConfig, TableConfig, default_config, preset
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
-from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning
+from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning, TooFewDeploymentRowsError
+from supportmatch.final import CORROBORATED, agreement, corroborate, fit_final, name_softly
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
-from supportmatch.pairing import pair_clusters
+from supportmatch.pairing import Pairing, pair_clusters
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import check_seed
+from supportmatch.selection import doubts_about, simplicity
 from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
 
@@ -44,15 +46,17 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     """A classifier for subgroups that the labels never showed.
 
     Fit it on labelled rows, their subgroups, and unlabelled rows from where it will be used. `predict` then needs rows
-    alone. Everything in between stays on the object: `audit_`, `clusters_` and `deploy_bags_` (not saved with the
-    model), `history_`, `encoder_`, `classifier_`.
+    alone. Everything in between stays on the object: `audit_`, `clusters_`, `pairing_`, `agreement_` and `deploy_bags_`
+    (these four are not saved with the model), `history_`, `encoder_`, `classifier_` (on z), and `final_`, the network
+    that predicts, or None where the classifier on z does.
 
     Args:
         subgroup_names: Every subgroup expected at deployment, also those without training rows. By default those that
             occur in training, which is wrong if a whole subgroup is missing.
         class_names: Every class; by default those that occur in training.
         config: "auto" (by the kind of rows), the name of a preset, or a `Config`.
-        encoder: Your own network from rows to flat codes (rows, code), instead of the built one.
+        encoder: Your own network from rows to flat codes (rows, code), instead of the built one. With config "auto" the
+            classifier on its codes then has the last word.
         decoder: Your own network from codes to rows. An encoder of yours without one trains without reconstruction.
         hardware: Device and precision of the game; by default a GPU if there is one.
         random_state: The seed. The same seed, software and machine give the same model.
@@ -98,14 +102,15 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         train, deploy = self._read(X, y, subgroup, X_deploy)
         if self.config_.bags.balancing == "none":
             return self._fit_stages(train, deploy, None)
-        ids, guide = None, None
+        ids, classes = None, None
         if self._ranks.is_first:
             self.clusters_ = self._divide(train, deploy)
-            self.pairing_ = pair_clusters(self.clusters_, deploy, train.support, self.seed_)
-            ids = self.clusters_.ids
-            guide = self.pairing_.source_ids(ids) // train.grid.n_subgroups
-        ids, guide = self._ranks.tell(ids, len(deploy)), self._ranks.tell(guide, len(deploy))
-        return self._fit_stages(train, deploy, ids, guide=guide)
+            self.pairing_ = self._name_clusters(train, deploy)
+            ids, classes = self.clusters_.ids, np.full(len(deploy), -1)
+            if self.pairing_ is not None:
+                classes = self.pairing_.source_ids(ids) // train.grid.n_subgroups
+        ids, classes = self._ranks.tell(ids, len(deploy)), self._ranks.tell(classes, len(deploy))
+        return self._fit_stages(train, deploy, ids, guide=None if classes[0] < 0 else classes)
 
     def fit_with_oracle_bags(
         self, X: Features, y: Names, subgroup: Names, X_deploy: Features, *, y_deploy: Names, subgroup_deploy: Names
@@ -125,8 +130,13 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes in the order of `classes_`."""
-        z = self.transform(X)
-        return predict_rows(self.classifier_, Rows(z))
+        check_is_fitted(self)
+        rows = self.reader_.read(X)
+        return self._judge_by_z(rows) if self.final_ is None else predict_rows(self.final_, rows)
+
+    def _judge_by_z(self, rows: Unlabeled) -> NDArray[np.float64]:
+        """Return what the classifier on z says."""
+        return predict_rows(self.classifier_, Rows(transform_rows(self.encoder_, rows)))
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return the most probable class of each row."""
@@ -135,7 +145,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         return names
 
     def transform(self, X: Features) -> NDArray[np.float32]:
-        """Return z, the representation that the classifier sees."""
+        """Return z, the representation in which supports are matched."""
         check_is_fitted(self)
         return transform_rows(self.encoder_, self.reader_.read(X))
 
@@ -199,6 +209,21 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             self._snapshots.keep_clusters(clusters)
         return clusters
 
+    def _name_clusters(self, train: Labeled, deploy: Unlabeled) -> Pairing | None:
+        """Name the clusters after sources where the settings want names and there are any to be had."""
+        if not (self.config_.matching.guided_steps or self.config_.final.learns_from == "deployment"):
+            return None
+        try:
+            return pair_clusters(self.clusters_, deploy, train.support, self.seed_)
+        except (ConfigError, TooFewDeploymentRowsError) as error:
+            warnings.warn(
+                f"the clusters stay without names, so the start is not guided and the classifier on z has the last "
+                f"word: {error}",
+                SupportMatchWarning,
+                stacklevel=3,
+            )
+            return None
+
     @contextmanager
     def _stage(self, name: str) -> Iterator[Report]:
         """Show a stage's progress, and let it be stopped."""
@@ -245,8 +270,28 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             return self
         with self._stage("classifier") as report:
             self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
+        self.final_: nn.Sequential | None = None
+        pairing = vars(self).get("pairing_")
+        if pairing is not None and config.final.learns_from == "deployment":
+            self._fit_final(train, deploy, pairing)
         self.grid_ = train.grid
         return self
+
+    def _fit_final(self, train: Labeled, deploy: Unlabeled, pairing: Pairing) -> None:
+        """Train the classifier of the rows of both sets, and say what speaks against it."""
+        sources = name_softly(self.clusters_, pairing, train.grid)
+        by_z = self._judge_by_z(deploy)
+        self.agreement_ = agreement(sources, by_z)
+        believed = corroborate(sources, by_z) if self.agreement_ >= CORROBORATED else sources
+        with self._stage("final classifier") as report:
+            final = fit_final(train, deploy, believed, self.config_.final, self.seed_, report)
+        self.final_, predicted = final, predict_rows(final, deploy)
+        named = None
+        if self.clusters_.method != "factorised":  # whose names are not a matter of what is simple
+            subgroups = sources.argmax(axis=1) % train.grid.n_subgroups
+            named = simplicity(predicted.argmax(axis=1), subgroups, deploy, train.support, self.seed_)
+        for doubt in doubts_about(named, train.support, sources, predicted):
+            warnings.warn(doubt, SupportMatchWarning, stacklevel=4)
 
     _snapshots: Snapshots | None = None
     """Where `fit` keeps what it needs to go on after an interruption."""
@@ -286,7 +331,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if isinstance(self.config, Config):
             return self.config
         if self.config == "auto":
-            return default_config(images=train.is_images, n_sources=train.grid.n_sources)
+            config = default_config(images=train.is_images, n_sources=train.grid.n_sources)
+            return config if self.encoder is None else config.model_copy(update={"final": FinalConfig()})
         if not isinstance(self.config, str):
             raise ConfigError(f"`config` must be 'auto', a preset's name or a Config, but is {self.config!r}.")
         return preset(self.config)

@@ -170,17 +170,22 @@ def encode_table(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tuple[ND
 
 
 class ProbabilityGraph(nn.Module):
-    """From rows as networks see them to class probabilities: encoder, z, classifier."""
+    """From rows as networks see them to class probabilities: the final classifier, or encoder, z, classifier."""
 
     def __init__(self, model: SupportMatchingClassifier) -> None:
         super().__init__()
-        self.encoder = deepcopy(model.encoder_.encoder)
         self.side = model.encoder_.side
-        self.classifier = deepcopy(model.classifier_)
+        self.final = deepcopy(model.final_)
+        if self.final is None:
+            self.encoder = deepcopy(model.encoder_.encoder)
+            self.classifier = deepcopy(model.classifier_)
 
     def forward(self, rows: Float[Tensor, "rows *features"]) -> Float[Tensor, "rows classes"]:
         """Return probabilities."""
-        logits: Tensor = self.classifier(split_code(self.encoder(rows), self.side).z)
+        if self.final is not None:
+            logits: Tensor = self.final(rows)
+        else:
+            logits = self.classifier(split_code(self.encoder(rows), self.side).z)
         return logits.softmax(dim=1)
 
 

@@ -18,6 +18,7 @@ from supportmatch.clustering.codes import encode_images
 from supportmatch.clustering.factorised import factorised_probabilities
 from supportmatch.config import ClusteringConfig
 from supportmatch.data.containers import Labeled, Unlabeled
+from supportmatch.final import balanced_class_weights
 from supportmatch.seeding import check_seed
 from supportmatch.sources import Ids, SourceGrid
 
@@ -58,18 +59,3 @@ class PseudoLabelClassifier(DeploymentBaseline):
         y, s = np.divmod(self.source_probabilities_.argmax(axis=1), grid.n_subgroups)
         labeled = Labeled(deploy.x, deploy.layout, y=y, s=s, grid=grid)
         return self._fit_network(labeled, "pseudo-labels", "plain", seed, soft_cross_entropy)
-
-
-def balanced_class_weights(source_probabilities: Array, grid: SourceGrid) -> Array:
-    """Return how much each row counts for each class when every source has the same total; a row counts 1 on average.
-
-    >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
-    >>> balanced_class_weights(np.array([[0.5, 0.5, 0, 0], [0.5, 0, 0, 0.5]]), grid).round(2)
-    array([[1.  , 0.  ],
-           [0.33, 0.67]])
-    """
-    total = source_probabilities.sum(axis=0)
-    share = np.divide(source_probabilities, total, out=np.zeros_like(source_probabilities), where=total > 0)
-    by_class = share.reshape(len(share), grid.n_classes, grid.n_subgroups).sum(axis=2)
-    weights: Array = by_class * len(share) / np.count_nonzero(total)
-    return weights

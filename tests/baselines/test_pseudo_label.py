@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from supportmatch.baselines.pseudo_label import PseudoLabelClassifier, balanced_class_weights
+from supportmatch.baselines.pseudo_label import PseudoLabelClassifier
 from supportmatch.data.synthetic import SyntheticSources, make_sources
+from supportmatch.final import balanced_class_weights
 from supportmatch.metrics import robust_accuracy
 from supportmatch.sources import SourceGrid
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from supportmatch.bench.methods.interface import Budget, Method, Outcome, found_by_name
-from supportmatch.config import PRESETS, ClusteringConfig, Config, default_config
+from supportmatch.config import PRESETS, ClusteringConfig, Config, default_config, fit_bags
 from supportmatch.data.problems import Problem, Setting
 from supportmatch.sources import Ids
 
@@ -75,8 +75,10 @@ class SupportMatching(Method):
 
 def recorded(config: Config) -> dict[str, Any]:
     """Return what decides a run; how gaps in tables are filled has no part, since the settings have none."""
-    # Named only where it is used, so that rows from before there was a guided start stay rows of the same run.
-    unused = {"matching": {"guided_steps"}} if not config.matching.guided_steps else {}
+    # Named only where they are used, so that rows from before there were such settings stay rows of the same run.
+    unused: dict[str, Any] = {} if config.matching.guided_steps else {"matching": {"guided_steps"}}
+    if config.final.learns_from == "z":
+        unused["final"] = True
     return config.model_dump(mode="json", exclude={"table": True, **unused})
 
 
@@ -101,7 +103,7 @@ def starting_point(setting: Setting, budget: Budget) -> Config:
     if setting.family == "celeba":
         config = PRESETS["paper-celeba" if budget == "paper" else "faces"]
     else:
-        config = default_config(images=setting.kind == "images", n_sources=setting.grid.n_sources)
+        config = fit_bags(PRESETS["lean-images" if setting.kind == "images" else "lean-tables"], setting.grid.n_sources)
     if budget == "smoke":
         config = _with(config, matching={"steps": 3}, clustering={"pretrain_steps": 3}, classifier={"epochs": 1})
     return config
@@ -172,7 +174,30 @@ def _refuse_tables(reason: str) -> Callable[[Setting], str | None]:
     return lambda setting: reason if setting.kind == "table" else None
 
 
+def _default(config: Config, setting: Setting, budget: Budget) -> Config:
+    """Return what `fit` does when nothing is said."""
+    if setting.family == "celeba":
+        return config
+    config = default_config(images=setting.kind == "images", n_sources=setting.grid.n_sources)
+    return (
+        config
+        if budget != "smoke"
+        else _with(
+            config,
+            matching={"steps": 3},
+            clustering={"pretrain_steps": 3},
+            classifier={"epochs": 1},
+            final={"epochs": 1},
+        )
+    )
+
+
 OURS: tuple[Method, ...] = (
+    SupportMatching(
+        "supportmatch",
+        "What `fit` does by default: matching with a guided start, then a classifier of the rows of both sets.",
+        _default,
+    ),
     SupportMatching("ours-clustering", "Support-matching; bags balanced by our default clustering.", _our_clustering),
     SupportMatching(
         "ours-rank",

@@ -1,0 +1,138 @@
+"""The classifier that predicts in the end: a network of the rows of both sets, deployment rows with soft labels.
+
+Once clusters of the deployment set have names (`supportmatch.pairing`), they are labels, and the plain thing to do with
+labels is to train a classifier on them. z says, independently of the clusters' borders, what classes deployment rows
+have; where both say much the same, each mends errors of the other.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from supportmatch.bags import WeightedBags
+from supportmatch.classifier import check_weights
+from supportmatch.clustering import Clusters
+from supportmatch.config import FinalConfig
+from supportmatch.data.containers import Labeled, Unlabeled
+from supportmatch.networks.backbones import build_backbone
+from supportmatch.pairing import Pairing
+from supportmatch.progress import Report, silent
+from supportmatch.seeding import seeded_initialisation
+from supportmatch.sources import Ids, SourceGrid
+from supportmatch.tensors import read_rows, threads_for
+
+Array = NDArray[np.float64]
+
+CORROBORATED = 0.95
+"""Share of deployment rows of which clusters and z must say the same class for both to be believed."""
+
+
+def name_softly(clusters: Clusters, pairing: Pairing, grid: SourceGrid) -> Array:
+    """Return the probability of each source for each deployment row, from clusters and their names."""
+    probabilities = np.zeros((len(clusters.ids), grid.n_sources))
+    by_cluster = clusters.probabilities
+    if by_cluster is None:
+        by_cluster = np.eye(clusters.n_clusters)[np.searchsorted(clusters.cluster_ids, clusters.ids)]
+    np.add.at(probabilities.T, list(pairing.sources), by_cluster.T)
+    return probabilities
+
+
+def agreement(sources: Array, by_z: Array) -> float:
+    """Return the share of rows that get the same class from their cluster as from z.
+
+    Args:
+        sources: Probabilities of sources, rows x sources.
+        by_z: Probabilities of classes, rows x classes.
+    """
+    n_classes = by_z.shape[1]
+    by_cluster = sources.reshape(len(sources), n_classes, -1).sum(axis=2)
+    return float(np.mean(by_cluster.argmax(axis=1) == by_z.argmax(axis=1)))
+
+
+def corroborate(sources: Array, by_z: Array) -> Array:
+    """Average the sources that clusters say with the classes that z says; subgroups stay those of the clusters.
+
+    >>> corroborate(np.array([[0.8, 0.2, 0.0, 0.0]]), np.array([[0.5, 0.5]])).round(2)
+    array([[0.6 , 0.15, 0.2 , 0.05]])
+    """
+    joint = sources.reshape(len(sources), by_z.shape[1], -1)
+    subgroups = joint.sum(axis=1, keepdims=True)
+    averaged: Array = (joint + by_z[:, :, None] * subgroups) / 2
+    return averaged.reshape(len(sources), -1)
+
+
+def balanced_class_weights(source_probabilities: Array, grid: SourceGrid) -> Array:
+    """Return how much each row counts for each class when every source has the same total; a row counts 1 on average.
+
+    >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
+    >>> balanced_class_weights(np.array([[0.5, 0.5, 0, 0], [0.5, 0, 0, 0.5]]), grid).round(2)
+    array([[1.  , 0.  ],
+           [0.33, 0.67]])
+    """
+    total = source_probabilities.sum(axis=0)
+    share = np.divide(source_probabilities, total, out=np.zeros_like(source_probabilities), where=total > 0)
+    by_class = share.reshape(len(share), grid.n_classes, grid.n_subgroups).sum(axis=2)
+    weights: Array = by_class * len(share) / np.count_nonzero(total)
+    return weights
+
+
+def build_final(feature_shape: tuple[int, ...], n_classes: int, config: FinalConfig) -> nn.Sequential:
+    """Return the untrained network; small images get as many levels as they have room for."""
+    widths = config.widths
+    if len(feature_shape) == 3:
+        side = min(feature_shape[1:])
+        room = 0
+        while side >= (6 if room == 0 else 2):
+            side = (side - 4 if room == 0 else side) // 2
+            room += 1
+        widths = widths[:room]
+    return build_backbone(feature_shape, n_classes, widths)
+
+
+def fit_final(
+    train: Labeled, deploy: Unlabeled, sources: Array, config: FinalConfig, seed: int, report: Report = silent
+) -> nn.Sequential:
+    """Train a network on the rows of both sets, every source drawn equally often.
+
+    Args:
+        train: Labelled rows.
+        deploy: Unlabelled rows.
+        sources: What sources the unlabelled rows are taken to be of, rows x sources.
+        config: The network and how it learns.
+        seed: Same seed, same network.
+        report: Told about progress.
+    """
+    grid = train.grid
+    weights = balanced_class_weights(np.concatenate([np.eye(grid.n_sources)[train.source_ids], sources]), grid)
+    total = weights.sum(axis=1)
+    targets = torch.from_numpy((weights / np.maximum(total, 1e-12)[:, None]).astype(np.float32))
+    batches = WeightedBags(total, 1, config.batch_size, seed, "final batches")
+    with seeded_initialisation(seed, "final classifier"):
+        network = build_final(train.feature_shape, grid.n_classes, config)
+    optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
+    n_steps = config.epochs * ceil(len(weights) / config.batch_size)
+    network.train()
+    with threads_for(train):
+        for step in range(n_steps):
+            rows = np.sort(batches.draw(step).reshape(-1))
+            optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, 2 * (1 - step / n_steps))
+            log_probabilities = network(_read_either(train, deploy, rows)).log_softmax(dim=1)
+            loss = -(targets[torch.from_numpy(rows)] * log_probabilities).sum(dim=1).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            report(step + 1, n_steps)
+    check_weights(network, n_steps, config.learning_rate)
+    return network.eval()
+
+
+def _read_either(train: Labeled, deploy: Unlabeled, rows: Ids) -> torch.Tensor:
+    """Read rows by their ascending numbers, those of the training set first: neither set is copied."""
+    n_of_train = int(np.searchsorted(rows, len(train)))
+    parts = [read_rows(train, rows[:n_of_train]), read_rows(deploy, rows[n_of_train:] - len(train))]
+    return torch.cat(parts)
