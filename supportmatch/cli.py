@@ -285,28 +285,30 @@ def evaluate(
     images: Images = None,
     as_json: AsJson = False,
     update_report: Annotated[
-        bool, typer.Option("--update-report", help="Put the result into the report and card of the model folder.")
+        bool,
+        typer.Option(
+            "--update-report",
+            help="Replace the measurement in the report and card of the model folder by this one. The comparison with "
+            "simpler methods stays that of the fit.",
+        ),
     ] = False,
 ) -> None:
     """Measure a model on labelled rows: per source, per subgroup, robust accuracy, calibration, with intervals."""
     from supportmatch.predicting import LoadedFolder, evaluate_file
+    from supportmatch.report.card import measured_warnings
 
+    folder = LoadedFolder.load(model)
     with _warnings_as_lines():
-        evaluation, measured, n_without = evaluate_file(LoadedFolder.load(model), rows, images=images)
+        evaluation, measured, n_without = evaluate_file(folder, rows, images=images)
     if n_without:
         typer.echo(f"warning: {n_without} rows have no label or no subgroup and are left out", err=True)
+    for note in measured_warnings(measured, folder.model.audit_.to_json()):
+        typer.echo(f"warning: {note}", err=True)
     if update_report:
-        from dataclasses import replace
-
-        from supportmatch.fitting import hash_file, write_pages
+        from supportmatch.fitting import remeasured, write_pages
         from supportmatch.report.content import ReportContent
 
-        content = ReportContent.load(model)
-        files = [file for file in content.provenance["files"] if file["role"] != "test"]
-        files.append({"role": "test", "name": rows.name, "rows": measured["n"], "sha256": hash_file(rows)})
-        # The alternatives were measured on other rows, if at all, and are not to stand beside this.
-        provenance = {**content.provenance, "files": files}
-        content = replace(content, evaluation=measured, alternatives=(), provenance=provenance)
+        content = remeasured(ReportContent.load(model), rows, measured)
         content.save(model)
         write_pages(content, model)
     if as_json:

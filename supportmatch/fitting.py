@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +57,7 @@ from supportmatch.output import check_free, new_folder, write_atomically
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.report.card import all_warnings, render_card
-from supportmatch.report.content import ReportContent
+from supportmatch.report.content import MEASURED, TEST, ReportContent
 from supportmatch.report.page import render_page
 from supportmatch.report.shown import as_bytes, attention_of, reconstruct
 from supportmatch.report.watched import WatchedClassifier
@@ -253,6 +253,18 @@ def write_pages(content: ReportContent, folder: Path) -> None:
     """Write the report and the model card into a folder that is there."""
     write_atomically(folder / PAGE, render_page(content).encode())
     write_atomically(folder / CARD, render_card(content).encode())
+
+
+def remeasured(content: ReportContent, path: Path, measured: dict[str, Any]) -> ReportContent:
+    """Return a report with another measurement in the place of the one that it shows.
+
+    The file that was measured on at the fit stays among the files, because the alternatives rest on it.
+    """
+    files = [file for file in content.provenance.get("files", ()) if file["role"] != MEASURED]
+    digest = hash_file(path)
+    if not any(file["role"] == TEST and file.get("sha256") == digest for file in files):
+        files.append({"role": MEASURED, "name": path.name, "rows": measured["n"], "sha256": digest})
+    return replace(content, evaluation=measured, provenance={**content.provenance, "files": files})
 
 
 def measure(probabilities: NDArray[np.float64], labels: Labels) -> tuple[Evaluation, dict[str, Any]]:
@@ -458,7 +470,7 @@ def _content(
                 for role, path, rows in (
                     ("training", request.source.train, pair.train.num_rows),
                     ("deployment", request.source.deploy, 0 if pair.deploy is None else pair.deploy.num_rows),
-                    ("test", request.test, None if measured is None else measured["n"]),
+                    (TEST, request.test, None if measured is None else measured["n"]),
                 )
                 if path is not None
             ],

@@ -293,9 +293,40 @@ def test_a_measurement_can_be_put_into_the_report_and_the_report_written_anew(fi
     ok("evaluate", copy, files / "test.csv", "--update-report")
     after = (copy / PAGE).read_text()
     assert before != after
+    assert "No simpler method was measured; fit with <code>--test</code> to have them measured." in after
     (copy / PAGE).unlink()
     ok("report", copy)
     assert (copy / PAGE).read_text() == after
+
+
+def test_a_measurement_on_other_rows_keeps_the_comparison_and_says_on_which_rows_it_was_made(
+    files: Path, model: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    before = ReportContent.load(copy)
+    rows(200, 7).to_csv(tmp_path / "later.csv", index=False)
+    for _ in range(2):  # the second measurement replaces the first
+        ok("evaluate", copy, tmp_path / "later.csv", "--update-report")
+    after = ReportContent.load(copy)
+    assert after.alternatives == before.alternatives
+    assert [file["role"] for file in after.provenance["files"]] == ["training", "deployment", "test", "measured"]
+    statement = "compared at the fit, on other rows (test.csv, n = 300) than those measured here"
+    for page in (PAGE, CARD):
+        assert statement in (copy / page).read_text().replace("\\", "")
+    ok("evaluate", copy, files / "test.csv", "--update-report")
+    again = ReportContent.load(copy)
+    assert again.provenance["files"] == before.provenance["files"]
+    assert again.evaluation == before.evaluation
+    assert "compared at the fit" not in (copy / PAGE).read_text()
+
+
+def test_rows_that_lack_a_missing_source_are_warned_of_when_they_are_measured(
+    files: Path, model: Path, tmp_path: Path
+) -> None:
+    biased(rows(200, 7)).to_csv(tmp_path / "lacking.csv", index=False)
+    said = ok("evaluate", model, tmp_path / "lacking.csv").stderr
+    assert "warning: These rows include none of >50K/Female, so how well the model does there" in said
 
 
 def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:

@@ -22,6 +22,8 @@ from supportmatch.output import write_atomically
 
 SCHEMA = 1
 VALUES, ARRAYS = "report.json", "report.safetensors"
+TEST, MEASURED = "test", "measured"
+"""Roles of files: measured on at the fit, as the alternatives were, and measured on later."""
 MOST_ROWS = 500
 """Rows of history that are kept; more are averaged in blocks."""
 
@@ -62,9 +64,10 @@ class ReportContent:
     attended_rows: Values | None
     """`columns`, `rows` and `weights` of the deployment rows that the discriminator attended to most."""
     evaluation: Values | None
-    """What `Evaluation.to_json` returned, perhaps with `calibration`."""
+    """What `Evaluation.to_json` returned, perhaps with `calibration`; of the file `measured` if there is one, else of
+    `test`."""
     alternatives: tuple[Values, ...]
-    """`name`, `what`, `robust_accuracy`, `accuracy` and `chosen` of what was compared."""
+    """`name`, `what`, `robust_accuracy`, `accuracy` and `chosen` of what was compared, on the file `test`."""
     provenance: Values
     """`command`, `seed`, `versions`, `files` (role, name, rows, sha256), `date`, and how pictures were `prepared`."""
 

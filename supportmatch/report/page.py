@@ -238,8 +238,10 @@ def _measured_tiles(content: ReportContent) -> Iterable[Tile]:
     present = {name: cell for name, cell in result["by_source"].items() if cell["n"]}
     name = min(present, key=lambda source: present[source]["accuracy"])
     cell = present[name]
+    n_sources = len(result["by_source"])
+    some = f" (over {len(present)} of {n_sources} sources)" if len(present) < n_sources else ""
     yield Tile(
-        "Lowest in a source",
+        f"Lowest in a source{some}",
         proportion(cell["accuracy"]),
         f"95 % interval {interval_text(cell['interval'])}; {clipped(name, 60)}, n = {number(cell['n'])}",
     )
@@ -518,7 +520,7 @@ def _results(content: ReportContent) -> Values:
     result = content.evaluation
     alternatives = {
         "alternatives": _alternatives_table(content),
-        "comparison": alternatives_sentence(content) if content.alternatives else "",
+        "comparison": alternatives_sentence(content),
     }
     if result is None:
         return {"measured": False, "sentence": how_to_measure(content), **alternatives}

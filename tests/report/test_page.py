@@ -178,9 +178,12 @@ def test_without_an_evaluation_the_page_says_that_nothing_was_measured_and_how_t
 def test_rows_that_lack_the_missing_source_leave_it_unknown() -> None:
     grid = SourceGrid(("two", "four"), ("purple", "green"))
     y, s = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
-    text = sections_of(make_content(evaluation=evaluate(y, y, s, grid).to_json()))["overview"]
-    assert "These rows include none of four/purple" in text
-    assert "still unknown" in text
+    content = make_content(evaluation=evaluate(y, y, s, grid).to_json())
+    overview = by_id(read(render_page(content)), "overview")
+    assert overview.text.count("These rows include none of four/purple") == 1
+    assert "still unknown" in overview.all("div", role="note")[0].text
+    assert "Lowest in a source (over 3 of 4 sources)" in overview.text
+    assert "Lowest in a source (over" not in sections_of(make_content())["overview"]
 
 
 def test_warnings_come_before_everything_else_in_the_overview() -> None:
@@ -267,6 +270,20 @@ def test_command_files_versions_and_settings_are_there_to_repeat_it() -> None:
     assert "ab" * 32 in text
     assert "torch 2.13.0" in text
     assert '[clustering] method = "mixture"' in text
+
+
+def test_alternatives_measured_on_other_rows_say_so_and_still_warn() -> None:
+    better = (
+        {"name": "matching", "what": "", "robust_accuracy": 0.9, "accuracy": 0.95, "chosen": True},
+        {"name": "logistic", "what": "simple", "robust_accuracy": 0.93, "accuracy": 0.95, "chosen": False},
+    )
+    files = [{"role": "test", "name": "t.csv", "rows": 70}, {"role": "measured", "name": "m.csv", "rows": 50}]
+    root = read(render_page(make_content(alternatives=better, provenance={"files": files})))
+    warning = root.all("div", role="note")[0].text
+    assert "at the fit, on other rows (t.csv, n = 70) than those measured here. On those rows logistic" in warning
+    assert "(t.csv, n = 70)" in by_id(root, "results").text
+    text = sections_of(make_content(alternatives=()))["results"]
+    assert "No simpler method was measured; fit with --test to have them measured" in text
 
 
 def test_whatever_is_lacking_is_said_in_a_sentence() -> None:
