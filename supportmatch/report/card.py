@@ -505,12 +505,12 @@ def alternatives_sentence(content: ReportContent) -> str:
     if better:
         reached = listed(f"{other['name']} ({proportion(other['robust_accuracy'])})" for other in better)
         return (
-            f"{start}On {which} rows {reached} reached at least the robust accuracy of {chosen['name']} ({score}), which was "
-            "chosen: consider the simplest of them."
+            f"{start}On {which} rows {reached} reached at least the robust accuracy of {chosen['name']} ({score}), "
+            "which was chosen: consider the simplest of them."
         )
     return (
-        f"{start}Of the methods compared on {which} rows, {chosen['name']} was chosen, with a robust accuracy of {score}. "
-        "None of the others reached that."
+        f"{start}Of the methods compared on {which} rows, {chosen['name']} was chosen, with a robust accuracy of "
+        f"{score}. None of the others reached that."
     )
 
 

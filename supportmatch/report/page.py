@@ -529,7 +529,8 @@ def _results(content: ReportContent) -> Values:
         "sentence": (
             f"Measured on {number(result['n'])} labelled rows. The positive class, of which positive rate, "
             f"true-positive and true-negative rate speak, is {clipped(str(result['positive_class']))}. Intervals are "
-            "95 %: Wilson's within a source or subgroup, bootstrap percentiles over all rows."
+            "95 %: Wilson's within a source or subgroup, bootstrap percentiles for the accuracies over all rows, and "
+            "percentiles of the posterior for ratios, differences and HGR."
         ),
         "overall": _overall_table(result),
         "by_source": _source_table(result, set(content.audit["missing"])),
