@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from importlib.abc import MetaPathFinder
@@ -25,6 +25,7 @@ from supportmatch.errors import ConfigError, SupportMatchError, SupportMatchWarn
 
 if TYPE_CHECKING:
     from supportmatch.inspection import TableSource
+    from supportmatch.metrics import Evaluation
 
 
 class _Commands(TyperGroup):
@@ -90,6 +91,15 @@ FileColumn = Annotated[
     str | None, typer.Option("--file-column", help="Column with the file names of pictures, which are then the rows.")
 ]
 Images = Annotated[Path | None, typer.Option("--images", help="Folder of the pictures.")]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        "--positive",
+        metavar="CLASS",
+        help="The class that positive rate, TPR and TNR speak of, against all others. By default the second in the "
+        "order of the alphabet.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -156,6 +166,7 @@ def fit(
     test: Annotated[
         Path | None, typer.Option("--test", help="Labelled rows to measure the model on; they have no part in fitting.")
     ] = None,
+    positive: Positive = None,
     images: Images = None,
     file_column: FileColumn = None,
     image_size: Annotated[
@@ -213,6 +224,7 @@ def fit(
             images=images,
             side=image_size,
             test=test,
+            positive=positive,
             preset=preset,
             settings=config,
             missing=missing.value if missing else None,
@@ -245,6 +257,7 @@ def fit(
         typer.echo(f"warning: {note}", err=True)
     if fitted.evaluation is not None:
         say(fitted.evaluation.to_text())
+        _say_of_which_class(fitted.evaluation, positive, say)
     say(f"The model is in {out} ({fitted.seconds:.0f} s); open {out / 'report.html'}")
     if as_json:
         result = {"folder": str(out), "seconds": round(fitted.seconds, 2), "warnings": list(fitted.warnings)}
@@ -283,6 +296,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that `fit` wrote.")],
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with label and subgroup.")],
     images: Images = None,
+    positive: Positive = None,
     as_json: AsJson = False,
     update_report: Annotated[
         bool,
@@ -299,7 +313,7 @@ def evaluate(
 
     folder = LoadedFolder.load(model)
     with _warnings_as_lines():
-        evaluation, measured, n_without = evaluate_file(folder, rows, images=images)
+        evaluation, measured, n_without = evaluate_file(folder, rows, images=images, positive=positive)
     if n_without:
         typer.echo(f"warning: {n_without} rows have no label or no subgroup and are left out", err=True)
     for note in measured_warnings(measured, folder.model.audit_.to_json()):
@@ -315,6 +329,7 @@ def evaluate(
         typer.echo(json.dumps(measured))
         return
     typer.echo(evaluation.to_text())
+    _say_of_which_class(evaluation, positive, typer.echo)
     typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f}")
     for name, error in measured["calibration"]["by_subgroup"].items():
         typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f}'}")
@@ -378,6 +393,16 @@ def demo(
         typer.echo(json.dumps(result))
     elif out is not None:
         typer.echo(f"Figures, result.json and the model are in {out}")
+
+
+def _say_of_which_class(evaluation: Evaluation, chosen: str | None, say: Callable[[str], None]) -> None:
+    """With more than two classes, say which one rates speak of if nobody chose it."""
+    classes = evaluation.grid.classes
+    if len(classes) > 2 and chosen is None:
+        say(
+            f"Positive rate, TPR and TNR speak of class {classes[evaluation.positive]} against all others; choose "
+            "another class with --positive."
+        )
 
 
 @contextmanager

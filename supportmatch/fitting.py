@@ -63,6 +63,7 @@ from supportmatch.report.shown import as_bytes, attention_of, reconstruct
 from supportmatch.report.watched import WatchedClassifier
 from supportmatch.seeding import stream
 from supportmatch.snapshots import Snapshots
+from supportmatch.sources import SourceGrid
 from supportmatch.tensors import read_rows
 
 RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CARD.md"
@@ -85,6 +86,8 @@ class FitRequest:
     """Pixels of a side that pictures are resized to."""
     test: Path | None = None
     """Labelled rows to measure the model on once it is fitted; they have no part in fitting."""
+    positive: str | None = None
+    """The class that rates such as TPR speak of; None: the second."""
     preset: str | None = None
     """Name of the settings to start from; None: the default for this kind of rows."""
     settings: Path | None = None
@@ -181,6 +184,7 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
         )
     pair = request.source.open()
     audit = pair.audit()
+    positive = positive_id(pair.labels.grid, request.positive)
     say(audit.to_text())
     test = _read_test(request, pair, audit) if request.test else None
     train_rows, deploy_rows = _features(request, pair, audit)
@@ -209,7 +213,7 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
     measured: dict[str, Any] | None = None
     alternatives: tuple[dict[str, Any], ...] = ()
     if test is not None:
-        evaluation, measured = measure(model.predict_proba(test[0]), test[1])
+        evaluation, measured = measure(model.predict_proba(test[0]), test[1], positive)
         with progress_bar("simple rivals", enabled=request.progress) as report:
             alternatives = _alternatives(model, test, report)
     record = FitRecord(
@@ -267,10 +271,20 @@ def remeasured(content: ReportContent, path: Path, measured: dict[str, Any]) -> 
     return replace(content, evaluation=measured, provenance={**content.provenance, "files": files})
 
 
-def measure(probabilities: NDArray[np.float64], labels: Labels) -> tuple[Evaluation, dict[str, Any]]:
+def positive_id(grid: SourceGrid, name: str | None) -> int:
+    """Return the id of the class that rates speak of: the named one, or the second."""
+    if name is None:
+        return 1
+    known = [str(known) for known in grid.classes]
+    if name.strip() not in known:
+        raise ConfigError(f"there is no class {name!r} for --positive: the classes are {', '.join(known)}.")
+    return known.index(name.strip())
+
+
+def measure(probabilities: NDArray[np.float64], labels: Labels, positive: int = 1) -> tuple[Evaluation, dict[str, Any]]:
     """Measure predictions of labelled rows; the second result has the calibration too, ready for JSON."""
     grid = labels.grid
-    found = evaluate(labels.y, probabilities.argmax(axis=1), labels.s, grid)
+    found = evaluate(labels.y, probabilities.argmax(axis=1), labels.s, grid, positive=positive)
     calibration = calibration_of(labels.y, probabilities, labels.s, [str(name) for name in grid.subgroups])
     return found, {**found.to_json(), "calibration": calibration}
 

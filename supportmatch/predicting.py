@@ -23,7 +23,7 @@ from supportmatch.data.images import decode_all
 from supportmatch.data.tables import OTHER
 from supportmatch.errors import ConfigError, SupportMatchWarning, TableFileError
 from supportmatch.estimator import SupportMatchingClassifier
-from supportmatch.fitting import FitRecord, measure, picture_paths, to_frame
+from supportmatch.fitting import FitRecord, measure, picture_paths, positive_id, to_frame
 from supportmatch.metrics import Evaluation
 from supportmatch.output import new_file
 from supportmatch.progress import Report, silent
@@ -163,9 +163,17 @@ def predict_file(
 
 
 def evaluate_file(
-    folder: LoadedFolder, path: str | Path, *, images: Path | None = None
+    folder: LoadedFolder, path: str | Path, *, images: Path | None = None, positive: str | None = None
 ) -> tuple[Evaluation, dict[str, Any], int]:
-    """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup."""
+    """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup.
+
+    Args:
+        folder: The model.
+        path: The file.
+        images: Folder of the pictures that it names.
+        positive: The class that rates such as TPR speak of; None: the second.
+    """
+    chosen = positive_id(folder.model.grid_, positive)
     file = folder.open(path, allow_new=True, add_columns=False)
     folder.record.roles.check(file.names, str(path))
     table = file.read()
@@ -173,7 +181,7 @@ def evaluate_file(
     rows = take_rows(table, labels.rows)
     probabilities = folder.probabilities(rows, str(path), images)
     folder.warn_of_unknown(Path(path))
-    return (*measure(probabilities, labels), labels.n_without)
+    return (*measure(probabilities, labels, chosen), labels.n_without)
 
 
 def _with_predictions(

@@ -495,6 +495,17 @@ def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(fil
     made(50).to_parquet(files / "test.parquet")
     found = json.loads(ok("evaluate", files / "product", files / "test.parquet", "--json").stdout)
     assert list(found["by_subgroup"]) == ["0 & old", "0 & young", "1 & old", "1 & young"]
+    assert found["positive_class"] == "1"
+    measure = ["evaluate", files / "product", files / "test.parquet"]
+    assert (
+        "TPR and TNR speak of class 1 against all others; choose another class with --positive" in ok(*measure).output
+    )
+    chosen = ok(*measure, "--positive", "2").output
+    assert "positive class: 2" in chosen
+    assert "choose another" not in chosen
+    wrong = "there is no class '7' for --positive: the classes are 0, 1, 2."
+    assert refused(*measure, "--positive", "7") == wrong
+    assert refused("fit", files / "train.parquet", *what, "--positive", "7", "--out", files / "no product") == wrong
 
 
 def pictures(folder: Path, n: int, seed: int, biased: bool) -> pd.DataFrame:
