@@ -500,13 +500,16 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
     late = {name: transform_rows(model.encoder_, rows) for name, rows in model.shown.items()}
     sources = model.train.source_ids[model.chosen["train"]]
     names = [f"training {grid.source_name(k)}" for k in range(grid.n_sources)]
-    group = [*sources]
+    group, sources_of_names = [*sources], [*range(grid.n_sources)]
     if hasattr(model, "clusters_"):
         found = model.clusters_
         names += [f"deployment {name}" for name in _cluster_names(model)]
         places = np.searchsorted(found.cluster_ids, found.ids[model.chosen["deploy"]])
         group += (grid.n_sources + places).tolist()
+        seen = model.train.support.seen_sources
+        sources_of_names += [int(k) if k in seen else -1 for k in found.cluster_ids]
     else:
+        sources_of_names.append(-1)
         names.append("deployment")
         group += [grid.n_sources] * len(model.chosen["deploy"])
     sizes = [len(model.chosen[name]) for name in ("train", "deploy")]
@@ -516,6 +519,8 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
         "set": np.repeat(np.array([0, 1], np.int8), sizes),
         "group": np.array(group, np.int64),
         "names": names,
+        "sources": sources_of_names,
+        "of_deployment": [i >= grid.n_sources for i in range(len(names))],
         "method": "PCA",
         "early_step": model.early_step,
     }

@@ -55,7 +55,8 @@ class ReportContent:
     """`method`, `names` and `sizes` of the clusters of the deployment set."""
     codes: Values | None
     """z of some rows in the plane: `before` and `after` (n, 2), `set` (0 training, 1 deployment), `group` (an index of
-    `names`; negative where it is not known), `names`, and the `method` of projection. If `before` is not the very
+    `names`; negative where it is not known), `names`, and the `method` of projection. Beside `names` stand `sources`,
+    the source that a group is or is tied to (-1 for none), and `of_deployment`. If `before` is not the very
     beginning, `early_step` says after how many steps it was."""
     reconstructions: Values | None
     """For `train` and `deploy`: byte images (n, C, H, W) named `original`, `full`, `side_zeroed`, `z_zeroed`."""

@@ -32,6 +32,7 @@ from supportmatch.report.card import (
     intended_use,
     interval_text,
     limits,
+    listed,
     method,
     number,
     overall_metrics,
@@ -45,7 +46,7 @@ from supportmatch.report.content import ReportContent, Values
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from supportmatch.report.charts import Drawing, Picture
+    from supportmatch.report.charts import Drawing, Look, Picture
 
 TABS = {
     "overview": "Overview",
@@ -379,7 +380,7 @@ def _cluster_table(content: ReportContent) -> Table | None:
 
 def _representation(content: ReportContent) -> Values:
     return {
-        "codes": _code_figures(content.codes) if content.codes else None,
+        "codes": _code_figures(content.codes, content.audit) if content.codes else None,
         "reconstructions": _reconstruction_figures(content.reconstructions) if content.reconstructions else [],
         "attention": _attention_figures(content.attention) if content.attention else [],
         "attended_rows": _attended_table(content.attended_rows) if content.attended_rows else None,
@@ -388,10 +389,12 @@ def _representation(content: ReportContent) -> Values:
     }
 
 
-def _code_figures(codes: Values) -> Values:
-    from supportmatch.report.charts import draw_points
+def _code_figures(codes: Values, audit: Values) -> Values:
+    from supportmatch.report.charts import Look, draw_points
 
     in_deployment, group, names = np.asarray(codes["set"]), np.asarray(codes["group"]), codes["names"]
+    looks, few = _looks_of_groups(codes, audit), _has_few_sources(audit)
+    of_set = [Look(0, 0), Look(1, 1, is_hollow=True)]
     early = codes.get("early_step")
     moments = {"before": f"after {number(early)} steps" if early else "before matching", "after": "after matching"}
     by_set: list[Figure] = []
@@ -408,34 +411,64 @@ def _code_figures(codes: Values) -> Values:
         )
         if apart is not None:
             said += f" The middles of both sets are {apart:.1f} standard deviations apart."
-        for figures, what, values, kind in (
-            (by_set, "by set", in_deployment, "set"),
-            (by_group, "by source or cluster", group, "group"),
+        for figures, what, values, kind, own in (
+            (by_set, "by set", in_deployment, "set", of_set),
+            (by_group, "by source or cluster" if few else "by class or cluster", group, "group", looks),
         ):
             title = f"{when[0].upper()}{when[1:]}, {what}"
             alt = f"{said} Coloured {what}."
-            drawing = draw_points(points, values, f"codes-{moment}-{kind}", title, alt, limits)
+            drawing = draw_points(points, values, f"codes-{moment}-{kind}", title, alt, limits, own)
             distance = f"{apart:.1f} standard deviations between the sets." if apart is not None else ""
             caption = f"{distance} {outside}".strip() if kind == "set" else outside
             figures.append(Figure(f"codes-{moment}-{kind}", title, caption, drawing))
-    used = [i for i in range(len(names)) if (group == i).any()]
+    legend: dict[Look, list[str]] = {}
+    for i in np.unique(group[group >= 0]).tolist():
+        legend.setdefault(looks[i], []).append(str(names[i]))
     unknown = ["not known"] if (group < 0).any() else []
     return {
         "method": codes["method"],
         "by_set": by_set,
         "by_group": by_group,
-        "set_legend": [_legend_entry(0, "Training set"), _legend_entry(1, "Deployment set")],
+        "set_legend": [_legend_entry(of_set[0], "Training set"), _legend_entry(of_set[1], "Deployment set")],
         "group_legend": [
-            *(_legend_entry(i, names[i]) for i in used[:_MOST_CELLS]),
+            *(_legend_entry(look, listed(found, 3)) for look, found in [*legend.items()][:_MOST_CELLS]),
             *(LegendEntry("·", "muted", name) for name in unknown),
         ],
+        "are_sources_told_apart": few,
     }
 
 
-def _legend_entry(group: int, name: object) -> LegendEntry:
-    from supportmatch.report.charts import MARKERS, N_SERIES, mark_of
+def _looks_of_groups(codes: Values, audit: Values) -> list[Look]:
+    """Return how each group of codes is drawn.
 
-    return LegendEntry(MARKERS[mark_of(group)], f"series-{group % N_SERIES + 1}", clipped(str(name), 80))
+    A source has one colour and mark in both sets, or one for all of its class where sources are more than colours;
+    marks of deployment rows are hollow, and those of clusters without labelled rows are grey as well.
+    """
+    from supportmatch.report.charts import MARKERS, N_SERIES, Look
+
+    n_subgroups, few = len(audit["subgroups"]), _has_few_sources(audit)
+    looks, n_unseen = [], 0
+    for source, of_deployment in zip(codes["sources"], codes["of_deployment"], strict=True):
+        if source < 0:
+            looks.append(Look(None, n_unseen % len(MARKERS), is_hollow=True))
+            n_unseen += 1
+        else:
+            place = (source if few else source // n_subgroups) % N_SERIES
+            looks.append(Look(place, place, is_hollow=of_deployment))
+    return looks
+
+
+def _has_few_sources(audit: Values) -> bool:
+    from supportmatch.report.charts import N_SERIES
+
+    return len(audit["classes"]) * len(audit["subgroups"]) <= N_SERIES
+
+
+def _legend_entry(look: Look, name: str) -> LegendEntry:
+    from supportmatch.report.charts import HOLLOW_MARKERS, MARKERS
+
+    css = "muted" if look.colour is None else f"series-{look.colour + 1}"
+    return LegendEntry((HOLLOW_MARKERS if look.is_hollow else MARKERS)[look.mark], css, clipped(name, 200))
 
 
 def _limits_of(points: NDArray[Any]) -> tuple[float, float, float, float]:

@@ -19,7 +19,15 @@ from PIL import Image
 from supportmatch.audit import audit_counts
 from supportmatch.data.columns import Column
 from supportmatch.metrics import evaluate
-from supportmatch.report.charts import N_SERIES, draw_calibration, draw_curve, draw_points, picture_bag, picture_strip
+from supportmatch.report.charts import (
+    N_SERIES,
+    Look,
+    draw_calibration,
+    draw_curve,
+    draw_points,
+    picture_bag,
+    picture_strip,
+)
 from supportmatch.report.page import TABS, render_page
 from supportmatch.sources import SourceGrid
 
@@ -134,6 +142,58 @@ def test_codes_of_an_early_step_are_not_called_before_matching() -> None:
     text = sections_of(make_content(codes={**codes, "early_step": 75}))["representation"]
     assert "After 75 steps, by set" in text
     assert "Before matching, by set" not in text
+
+
+def scatter(grid: SourceGrid) -> tuple[list[str], str]:
+    """Return the legend and the drawing of the scatter by source, of a fit with a cluster for each source and more."""
+    sources = [grid.source_name(k) for k in range(grid.n_sources)]
+    names = [*(f"training {s}" for s in sources), *(f"deployment {s}" for s in sources), "unseen 1", "unseen 2"]
+    group = np.arange(len(names)).repeat(5)
+    codes = {
+        "before": np.random.default_rng(0).normal(size=(len(group), 2)),
+        "after": np.random.default_rng(1).normal(size=(len(group), 2)),
+        "set": (group >= grid.n_sources).astype(int),
+        "group": group,
+        "names": names,
+        "sources": [*range(grid.n_sources), *range(grid.n_sources), -1, -1],
+        "of_deployment": [i >= grid.n_sources for i in range(len(names))],
+        "method": "PCA",
+    }
+    root = read(render_page(make_content(grid=grid, codes=codes)))
+    (_, legend) = by_id(root, "representation").all("ul", **{"class": "legend"})
+    entries = [f"{li.all('span')[0].attributes['class'].split()[1]} {li.text}" for li in legend.all("li")]
+    return entries, by_id(root, "figure-codes-after-group").text
+
+
+def test_a_source_has_one_colour_in_both_sets_filled_in_training_and_hollow_in_deployment() -> None:
+    entries, said = scatter(SourceGrid(("two", "four"), ("purple", "green")))
+    assert entries == [
+        "series-1 ●training two/purple",
+        "series-2 ■training two/green",
+        "series-3 ▲training four/purple",
+        "series-4 ◆training four/green",
+        "series-1 ○deployment two/purple",
+        "series-2 □deployment two/green",
+        "series-3 △deployment four/purple",
+        "series-4 ◇deployment four/green",
+        "muted ○unseen 1",
+        "muted □unseen 2",
+    ]
+    assert "by source or cluster" in said
+
+
+def test_more_sources_than_colours_are_coloured_by_class() -> None:
+    entries, said = scatter(SourceGrid(("two", "four"), tuple("abcde")))
+    assert [entry.split()[0] for entry in entries] == ["series-1", "series-2", "series-1", "series-2", "muted", "muted"]
+    assert entries[0] == "series-1 ●training two/a, training two/b, training two/c and 2 more"
+    assert "by class or cluster" in said
+
+
+def test_hollow_marks_have_an_outline_in_the_colour_of_the_page() -> None:
+    points, group = np.random.default_rng(0).normal(size=(20, 2)), np.zeros(20, int)
+    svg = draw_points(points, group, "p", "Points", "Many points.", (-3, 3, -3, 3), [Look(2, 0, is_hollow=True)]).svg
+    assert re.search(r'style="fill-opacity: 0; stroke: var\(--series-3\)', svg)
+    assert "fill: var(--series" not in svg
 
 
 def test_a_table_report_has_columns_and_the_most_attended_rows() -> None:
@@ -394,6 +454,8 @@ def test_large_inputs_stay_under_five_megabytes() -> None:
             "set": rng.integers(0, 2, n).astype(np.int8),
             "group": rng.integers(0, len(sources), n),
             "names": sources,
+            "sources": [*range(len(sources))],
+            "of_deployment": [False] * len(sources),
             "method": "UMAP",
         },
         reconstructions={
