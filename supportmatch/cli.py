@@ -193,10 +193,13 @@ def fit(
     compile_networks: Annotated[
         bool, typer.Option("--compile", help="Compile the networks, which pays for wide ones and many steps.")
     ] = False,
-    examples: Annotated[
+    show_examples: Annotated[
         bool,
-        typer.Option("--examples/--no-examples", help="Whether the report shows rows or pictures."),
-    ] = True,
+        typer.Option(
+            "--show-examples", help="Show some rows or pictures in the report, as they are: they may be of real people."
+        ),
+    ] = False,
+    no_examples: Annotated[bool, typer.Option("--no-examples", hidden=True)] = False,  # the default by now
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
@@ -230,7 +233,7 @@ def fit(
             missing=missing.value if missing else None,
             seed=seed,
             overwrite=overwrite,
-            show_examples=examples,
+            show_examples=show_examples,
             progress=not quiet,
             hardware=Hardware(device=device, precision=precision.value, compile=compile_networks),
             command=shlex.join(["supportmatch", *sys.argv[1:]]),

@@ -96,8 +96,8 @@ class FitRequest:
     """`TableConfig.missing`; None: what the settings say, else a category of their own."""
     seed: int = 0
     overwrite: bool = False
-    show_examples: bool = True
-    """Whether the report may show rows and pictures of the data."""
+    show_examples: bool = False
+    """Whether the report shows some rows or pictures of the data, as they are."""
     progress: bool = False
     hardware: Hardware = HERE
     command: str = ""

@@ -337,10 +337,17 @@ def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> Non
     assert all(line["robust_accuracy"] is not None for line in content["alternatives"])
 
 
-def test_rows_of_the_data_stay_out_of_the_report_on_request(files: Path) -> None:
-    out = files / "private"
-    ok(*fit_options(files), "--out", out, "--no-examples")
-    assert json.loads((out / "report.json").read_text())["attended_rows"] is None
+def test_rows_of_the_data_stay_out_of_the_report_unless_they_are_asked_for(files: Path, model: Path) -> None:
+    assert ReportContent.load(model).attended_rows is None
+    assert "only with <code>--show-examples</code>" in (model / PAGE).read_text()
+    for option in ("--no-examples", "--show-examples"):  # the first was needed once, and still may be said
+        ok(*fit_options(files), "--out", files / option, option)
+    assert ReportContent.load(files / "--no-examples").attended_rows is None
+    shown = ReportContent.load(files / "--show-examples").attended_rows
+    assert shown is not None
+    assert len(shown["rows"]) == 10
+    assert "These are raw rows of the deployment file" in (files / "--show-examples" / PAGE).read_text()
+    assert "--no-examples" not in " ".join(ok("fit", "--help").output.split())
 
 
 def test_an_output_folder_that_exists_is_refused_before_any_work(files: Path, model: Path) -> None:
@@ -534,8 +541,11 @@ def test_a_folder_of_pictures_of_mixed_size_and_mode(files: Path) -> None:
     options = [*what, "--images", folder, "--image-size", "16", "--config", files / "fast.toml", "--quiet"]
     out = files / "image-model"
     ok("fit", folder / "train.csv", *options, "--out", out, "--test", folder / "test.csv")
-    page = (out / PAGE).read_text()
+    assert "data:image/png" not in (out / PAGE).read_text()
+    ok("fit", folder / "train.csv", *options, "--out", files / "shown", "--show-examples")
+    page = (files / "shown" / PAGE).read_text()
     assert page.count("data:image/png") >= 3
+    assert page.count("before you hand this page on") == 2
     with_images = ["--images", folder]
     ok("predict", out, folder / "deploy.csv", "--out", files / "p.csv", *with_images, "--quiet")
     assert len(pd.read_csv(files / "p.csv")) == 60

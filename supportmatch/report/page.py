@@ -542,7 +542,10 @@ def _attended_table(attended: Values) -> Table:
         "The deployment rows that the discriminator attended to most",
         ["Weight", *attended["columns"]],
         rows,
-        note="If the discriminator still tells the sets apart, it does so by rows like these.",
+        note=(
+            "These are raw rows of the deployment file: remember that before you hand this page on. If the "
+            "discriminator still tells the sets apart, it does so by rows like these."
+        ),
     )
 
 
