@@ -413,6 +413,26 @@ def test_a_source_with_a_single_row_counts_as_seen_and_is_warned_about(files: Pa
     ok(*fit_options(files, train="lone.csv"), "--out", files / "lone")
 
 
+def test_training_that_lacks_nothing_is_said_to_need_an_ordinary_classifier(files: Path) -> None:
+    rows(500, 0).to_csv(files / "complete.csv", index=False)
+    out = files / "complete"
+    said = ok(*fit_options(files, train="complete.csv"), "--out", out).stderr
+    assert "warning: Training lacks no source, so there is nothing to match: use an ordinary classifier" in said
+    assert (
+        "Training lacks no source" in (out / PAGE).read_text().partition('class="warnings"')[2].partition("</div>")[0]
+    )
+    assert "Training lacks no source" in (out / CARD).read_text()
+
+
+def test_a_web_page_in_the_place_of_any_file_is_one_sentence(files: Path, model: Path) -> None:
+    page = files / "page.csv"
+    page.write_text("<!doctype html><title>Not found</title>\n")
+    said = f"{page} is a web page or XML, not a table: download the file itself."
+    assert refused(*fit_options(files, train="page.csv"), "--out", files / "no") == said
+    assert refused(*fit_options(files, deploy="page.csv"), "--out", files / "no") == said
+    assert refused("predict", model, page, "--out", files / "no.csv") == said
+
+
 def test_no_deployment_file_and_settings_that_do_not_exist_are_one_sentence(files: Path) -> None:
     train = ["fit", files / "train.csv", "--label", "Earns ?", "--subgroup", "sex!", "--out", files / "not made"]
     assert "there is no deployment file" in refused(*train)

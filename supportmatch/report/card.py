@@ -271,6 +271,11 @@ def how_to_measure(content: ReportContent) -> str:
 def all_warnings(content: ReportContent) -> tuple[str, ...]:
     """Return what must be read first, once each: from the fit, from the audit, and from the numbers."""
     said = []
+    if not content.audit["missing"]:
+        said.append(
+            "Training lacks no source, so there is nothing to match: use an ordinary classifier that weights all "
+            "sources equally."
+        )
     if content.audit["identifiability"] == "not identified":
         said.append(
             "What the classes are in the missing sources is not identified by the data. Agreement between seeds is no "
