@@ -148,8 +148,8 @@ def _results(content: ReportContent) -> Iterable[str]:
         [(name, *(rate_text(rates, rate) for rate in RATE_NAMES)) for name, rates in result["by_subgroup"].items()],
         n_numeric=len(RATE_NAMES),
     )
-    if calibration := result.get("calibration"):
-        yield _md(calibration_sentence(calibration))
+    if result.get("calibration"):
+        yield _md(calibration_sentence(result))
     yield _bullets(undefined_numbers(result), "Undefined, with reasons:")
     yield _md(alternatives_sentence(content))
     if content.alternatives:
@@ -400,7 +400,10 @@ def _reading(content: ReportContent, get: _Settings) -> str:
             "have a value of their own for it."
         ),
     }
-    return f"{said}.{empty.get(get('table.missing'), '')}"
+    policy = get("table.missing")
+    if policy == "own-category" and kinds and not any(c["missing"] for c in content.columns if c["kind"] != "dropped"):
+        return f"{said}."
+    return f"{said}.{empty.get(policy, '')}"
 
 
 def _matching(content: ReportContent, get: _Settings) -> list[Passage]:
@@ -535,18 +538,20 @@ def _better_alternatives(content: ReportContent) -> list[Values]:
     return [o for o in others if (o.get("robust_accuracy") or 0.0) >= chosen["robust_accuracy"]]
 
 
-def calibration_sentence(calibration: Values) -> str:
+def calibration_sentence(result: Values) -> str:
     """Say how far stated probabilities are from what happens, in all and where it is worst."""
+    calibration = result["calibration"]
     if calibration.get("ece") is None:
         return "Calibration could not be measured."
     said = (
-        f"Expected calibration error {calibration['ece']:.3f}: by so much does the stated probability of the predicted "
-        "class differ, on average, from the share of right predictions."
+        f"Expected calibration error {calibration['ece']:.3f} (n = {number(result['n'])}): by so much does the "
+        "stated probability of the predicted class differ, on average, from the share of right predictions."
     )
     known = {name: value for name, value in calibration.get("by_subgroup", {}).items() if value is not None}
     if known:
         worst = max(known, key=lambda name: known[name])
-        said += f" It is largest in subgroup {worst}, {known[worst]:.3f}."
+        n = number(result["by_subgroup"][worst]["n"])
+        said += f" It is largest in subgroup {worst}, {known[worst]:.3f} (n = {n})."
     return said
 
 

@@ -360,15 +360,15 @@ def _cluster_table(content: ReportContent) -> Table | None:
     if content.clusters is None:
         return None
     names, sizes = content.clusters["names"], content.clusters["sizes"]
-    total, most = sum(sizes), max(1, *sizes)
+    total = sum(sizes)
     rows = [
-        (Cell(name), Cell(number(size)), Cell(f"{size / max(1, total):.1%}"), Cell("", share=size / most))
+        (Cell(name), Cell(number(size)), Cell(f"{size / max(1, total):.1%}"), Cell("", share=size / max(1, total)))
         for name, size in zip(names, sizes, strict=True)
     ]
     return _table(
         "clusters",
         f"{len(names)} clusters, by the method {clipped(str(content.clusters['method']), 60)}",
-        ["Cluster", "Rows", "Share", "Size"],
+        ["Cluster", "Rows", "Share", "0 to 100 %"],
         rows,
         numeric=(1, 2),
         note="Clusters are named by what was found, not by labels of deployment rows, which the fit never sees.",
@@ -396,7 +396,8 @@ def _code_figures(codes: Values, audit: Values) -> Values:
     looks, few = _looks_of_groups(codes, audit), _has_few_sources(audit)
     of_set = [Look(0, 0), Look(1, 1, is_hollow=True)]
     early = codes.get("early_step")
-    moments = {"before": f"after {number(early)} steps" if early else "before matching", "after": "after matching"}
+    start = f"early (after {_steps(early)})" if early else "before matching"
+    moments = {"before": start, "after": "after matching"}
     by_set: list[Figure] = []
     by_group: list[Figure] = []
     for moment, when in moments.items():
@@ -418,7 +419,12 @@ def _code_figures(codes: Values, audit: Values) -> Values:
             title = f"{when[0].upper()}{when[1:]}, {what}"
             alt = f"{said} Coloured {what}."
             drawing = draw_points(points, values, f"codes-{moment}-{kind}", title, alt, limits, own)
-            distance = f"{apart:.1f} standard deviations between the sets." if apart is not None else ""
+            distance = ""
+            if apart is not None:
+                distance = (
+                    f"{apart:.1f} standard deviations between the sets: so far apart are their middles, measured by "
+                    "how widely rows of one set are spread; at 0 they coincide."
+                )
             caption = f"{distance} {outside}".strip() if kind == "set" else outside
             figures.append(Figure(f"codes-{moment}-{kind}", title, caption, drawing))
     legend: dict[Look, list[str]] = {}
@@ -435,7 +441,12 @@ def _code_figures(codes: Values, audit: Values) -> Values:
             *(LegendEntry("·", "muted", name) for name in unknown),
         ],
         "are_sources_told_apart": few,
+        "heading": f"z {start if early else 'before'} and after matching",
     }
+
+
+def _steps(n: int) -> str:
+    return f"{number(n)} step{'' if n == 1 else 's'}"
 
 
 def _looks_of_groups(codes: Values, audit: Values) -> list[Look]:
@@ -573,7 +584,7 @@ def _results(content: ReportContent) -> Values:
         "by_subgroup": _subgroup_table(result),
         "by_pair": _pair_table(result),
         "undefined": undefined_numbers(result),
-        "calibration": _calibration(result.get("calibration")),
+        "calibration": _calibration(result),
         **alternatives,
     }
 
@@ -653,7 +664,8 @@ def _pair_table(result: Values) -> Table | None:
     )
 
 
-def _calibration(calibration: Values | None) -> Values | None:
+def _calibration(result: Values) -> Values | None:
+    calibration = result.get("calibration")
     if calibration is None:
         return None
     from supportmatch.report.charts import draw_calibration
@@ -664,9 +676,12 @@ def _calibration(calibration: Values | None) -> Values | None:
         caption = "On the dashed line, stated probabilities are right. The larger a point, the more rows."
         figure = Figure("calibration", "Calibration", caption, drawing)
     by_subgroup = calibration.get("by_subgroup") or {}
-    rows = [(Cell(name), Cell(proportion(value))) for name, value in by_subgroup.items()]
-    table = _table("calibration-by-subgroup", "Calibration error", ["Subgroup", "Error"], rows, numeric=(1,))
-    return {"sentence": calibration_sentence(calibration), "figure": figure, "table": table if rows else None}
+    rows = [
+        (Cell(name), Cell(proportion(value)), Cell(number(result["by_subgroup"][name]["n"])))
+        for name, value in by_subgroup.items()
+    ]
+    table = _table("calibration-by-subgroup", "Calibration error", ["Subgroup", "Error", "n"], rows, numeric=(1, 2))
+    return {"sentence": calibration_sentence(result), "figure": figure, "table": table if rows else None}
 
 
 def _alternatives_table(content: ReportContent) -> Table | None:

@@ -140,7 +140,8 @@ def test_codes_of_an_early_step_are_not_called_before_matching() -> None:
     codes = make_content().codes
     assert "Before matching, by set" in sections_of(make_content())["representation"]
     text = sections_of(make_content(codes={**codes, "early_step": 75}))["representation"]
-    assert "After 75 steps, by set" in text
+    assert "Early (after 75 steps), by set" in text
+    assert "z early (after 75 steps) and after matching" in text
     assert "Before matching, by set" not in text
 
 
@@ -202,6 +203,24 @@ def test_a_table_report_has_columns_and_the_most_attended_rows() -> None:
     assert [th.text for th in columns.all("th", scope="row")] == ["age", "id"]
     assert [row.text for row in attended.all("tr")] == ["Weightage", "0.200039", "0.100052"]
     assert "Rows of a table are not pictures" in by_id(root, "representation").text
+
+
+def test_sizes_of_clusters_are_bars_of_their_share_of_all_rows() -> None:
+    content = make_content(clusters={"method": "mixture", "names": ["a", "b"], "sizes": [300, 100]})
+    bars = [
+        span.attributes["style"]
+        for span in by_id(read(render_page(content)), "table-clusters").all("span", style="width: 75.0%")
+    ]
+    assert bars == ["width: 75.0%"]
+
+
+def test_empty_cells_are_spoken_of_only_if_there_are_any() -> None:
+    config = make_content("table").config
+    config = {**config, "table": {**config["table"], "missing": "own-category"}}
+    for missing in (0.0, 0.1):
+        columns = (asdict(Column("age", "numeric", "", 70, missing)),)
+        text = sections_of(make_content("table", columns=columns, config=config))["training"]
+        assert ("Of empty cells" in text) == (missing > 0)
 
 
 def test_a_missing_source_is_marked_in_words_and_by_a_pattern() -> None:
@@ -298,6 +317,20 @@ def test_every_rate_stands_beside_its_n_and_interval() -> None:
         low, high = rates["tpr_interval"]
         expected = f"True-positive rate{name}{rates['tpr']:.3f}{low:.3f} to {high:.3f}{rates['tpr_n']}"
         assert expected in rows
+
+
+def test_calibration_errors_stand_beside_their_n() -> None:
+    content = make_content()
+    root = read(render_page(content))
+    n = {name: rates["n"] for name, rates in content.evaluation["by_subgroup"].items()}
+    rows = [row.text for row in by_id(root, "table-calibration-by-subgroup").all("tr")]
+    assert rows[1:] == [f"{name}0.040{n[name]}" for name in n]
+    assert f"largest in subgroup purple, 0.040 (n = {n['purple']})" in by_id(root, "results").text
+
+
+def test_the_distance_of_the_sets_is_explained_where_it_is_printed() -> None:
+    text = by_id(read(render_page(make_content())), "figure-codes-after-set").text
+    assert re.search(r"\d\.\d standard deviations between the sets: so far apart are their middles", text)
 
 
 def test_with_three_subgroups_every_pair_is_compared() -> None:
