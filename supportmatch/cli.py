@@ -202,7 +202,7 @@ def fit(
     no_examples: Annotated[bool, typer.Option("--no-examples", hidden=True)] = False,  # the default by now
     overwrite: Overwrite = False,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and mistakes only.")] = False,
 ) -> None:
     """Fit a model and write a folder with it, its report and its card.
 
@@ -279,7 +279,7 @@ def predict(
         bool, typer.Option("--allow-new-columns", help="Carry along columns that no file had at the fit.")
     ] = False,
     overwrite: Overwrite = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and mistakes only.")] = False,
 ) -> None:
     """Add the predicted class and the probability of each class to the rows of a file of any size."""
     from supportmatch.predicting import LoadedFolder, predict_file
@@ -333,9 +333,10 @@ def evaluate(
         return
     typer.echo(evaluation.to_text())
     _say_of_which_class(evaluation, positive, typer.echo)
-    typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f}")
+    typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f} (n = {measured['n']})")
     for name, error in measured["calibration"]["by_subgroup"].items():
-        typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f}'}")
+        n = measured["by_subgroup"][name]["n"]
+        typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f} (n = {n})'}")
 
 
 @app.command()
@@ -465,7 +466,7 @@ def _table_source(
     from supportmatch.data.files import MISSING_MARKS
     from supportmatch.inspection import TableSource
 
-    roles = Roles(label, tuple(_split(subgroup)))
+    roles = Roles(label.strip(), tuple(_split(subgroup)))  # as names in headers are trimmed
     return TableSource(
         train,
         roles,
@@ -473,7 +474,7 @@ def _table_source(
         _declared(roles.subgroup, subgroups),
         Choices(*(tuple(_split(names)) for names in kinds)),
         MISSING_MARKS if not missing_values else ("", *_split(missing_values)),
-        file_column,
+        file_column.strip() if file_column is not None else None,
     )
 
 

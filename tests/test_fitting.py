@@ -152,6 +152,9 @@ def test_columns_that_do_not_fit_are_named_and_nothing_is_left(files: Path, mode
     out = files / "never.csv"
     assert "lacks the column job" in refused("predict", model, files / "lacks.csv", "--out", out)
     assert "has the column bonus, which neither file had" in refused("predict", model, files / "new.csv", "--out", out)
+    assert "drop it, or pass --allow-new-columns to carry it along" in refused(
+        "predict", model, files / "new.csv", "--out", out
+    )
     assert not out.exists()
     ok("predict", model, files / "new.csv", "--out", out, "--allow-new-columns", "--quiet")
     assert "bonus" in pd.read_csv(out).columns
@@ -165,7 +168,7 @@ def test_a_bad_value_far_down_a_file_leaves_nothing(files: Path, model: Path, mo
     deploy.to_csv(files / "bad.csv", index=False)
     said = refused("predict", model, files / "bad.csv", "--out", files / "bad-out.csv", "--quiet")
     assert "'größe, cm'" in said
-    assert "tall" in said
+    assert "at least 1 value that is no number (tall)" in said
     assert not list(files.glob("*bad-out*")) + list(files.glob(".bad-out*"))
 
 
@@ -245,6 +248,12 @@ def test_a_file_without_rows_leaves_nothing(files: Path, model: Path) -> None:
 def test_a_measured_file_may_hold_predictions_already(files: Path, model: Path) -> None:
     ok("predict", model, files / "test.csv", "--out", files / "again-out.csv", "--quiet")
     ok("evaluate", model, files / "again-out.csv", "--json")
+
+
+def test_white_space_around_the_names_of_columns_does_not_matter(files: Path) -> None:
+    what = ["audit", files / "train.csv", "--label", " Earns ? ", "--subgroup", " sex! "]
+    assert json.loads(run(*what, "--json").stdout)["missing"] == [">50K/Female"]
+    assert "Did you mean 'sex!'?" in refused("audit", files / "train.csv", "--label", "Earns ?", "--subgroup", "Sex")
 
 
 def test_names_with_commas_can_be_given_and_the_next_command_gives_them(files: Path) -> None:
@@ -495,6 +504,7 @@ def test_a_setting_that_does_not_exist_is_answered_with_those_that_do(files: Pat
 def test_gaps_can_be_refused(files: Path) -> None:
     said = refused(*fit_options(files), "--out", files / "not made", "--missing", "refuse")
     assert "missing values in columns" in said
+    assert "or fit with `--missing own-category`" in said
 
 
 def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(files: Path) -> None:
@@ -627,6 +637,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_half_written_is_left(files: Pat
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "No space left on device" in done.stderr
+        assert f"No space left on device for {disk}" in done.stderr
         assert "make room" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert not (disk / "model").exists()
