@@ -453,18 +453,22 @@ def _looks_of_groups(codes: Values, audit: Values) -> list[Look]:
     """Return how each group of codes is drawn.
 
     A source has one colour and mark in both sets, or one for all of its class where sources are more than colours;
-    marks of deployment rows are hollow, and those of clusters without labelled rows are grey as well.
+    marks of deployment rows are hollow, and those of clusters without labelled rows are grey as well, of shapes that
+    no source has as long as there are any.
     """
     from supportmatch.report.charts import MARKERS, N_SERIES, Look
 
     n_subgroups, few = len(audit["subgroups"]), _has_few_sources(audit)
+    present, sources = set(np.unique(codes["group"]).tolist()), codes["sources"]
+    places = [(source if few else source // n_subgroups) % N_SERIES for source in sources]
+    taken = {place for i, place in enumerate(places) if sources[i] >= 0 and i in present}
+    free = [mark for mark in range(len(MARKERS)) if mark not in taken] or [*range(len(MARKERS))]
     looks, n_unseen = [], 0
-    for source, of_deployment in zip(codes["sources"], codes["of_deployment"], strict=True):
+    for source, place, of_deployment in zip(sources, places, codes["of_deployment"], strict=True):
         if source < 0:
-            looks.append(Look(None, n_unseen % len(MARKERS), is_hollow=True))
+            looks.append(Look(None, free[n_unseen % len(free)], is_hollow=True))
             n_unseen += 1
         else:
-            place = (source if few else source // n_subgroups) % N_SERIES
             looks.append(Look(place, place, is_hollow=of_deployment))
     return looks
 

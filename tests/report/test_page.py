@@ -177,8 +177,8 @@ def test_a_source_has_one_colour_in_both_sets_filled_in_training_and_hollow_in_d
         "series-2 □deployment two/green",
         "series-3 △deployment four/purple",
         "series-4 ◇deployment four/green",
-        "muted ○unseen 1",
-        "muted □unseen 2",
+        "muted ▽unseen 1",
+        "muted ✙unseen 2",
     ]
     assert "by source or cluster" in said
 
