@@ -149,7 +149,10 @@ class CommandHelp(Generated):
             usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
             parts = [str(command.help).strip(), f"```text\n{usage}\n```"]
             for parameter in command.get_params(context):
-                option, text = parameter.get_help_record(context)
+                record = parameter.get_help_record(context)
+                if record is None:  # it is hidden
+                    continue
+                option, text = record
                 if parameter.opts[0] not in self.skipped:
                     parts.append(f"`{option}`\n: {_escape(text)}")
         return "\n\n".join(parts)

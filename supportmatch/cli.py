@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from importlib.abc import MetaPathFinder
@@ -25,6 +25,7 @@ from supportmatch.errors import ConfigError, SupportMatchError, SupportMatchWarn
 
 if TYPE_CHECKING:
     from supportmatch.inspection import TableSource
+    from supportmatch.metrics import Evaluation
 
 
 class _Commands(TyperGroup):
@@ -35,8 +36,16 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            _ignore_signals()
             typer.echo("supportmatch: stopped, with nothing half-written; the same command does the work.", err=True)
             raise typer.Exit(130) from None
+
+
+def _ignore_signals() -> None:
+    """Let nothing more stop a command that is stopping: a second Ctrl-C would break into the end of the interpreter."""
+    with suppress(ValueError):  # not the main thread, which alone hears signals
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 app = typer.Typer(
@@ -90,6 +99,15 @@ FileColumn = Annotated[
     str | None, typer.Option("--file-column", help="Column with the file names of pictures, which are then the rows.")
 ]
 Images = Annotated[Path | None, typer.Option("--images", help="Folder of the pictures.")]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        "--positive",
+        metavar="CLASS",
+        help="The class that positive rate, TPR and TNR speak of, against all others. By default the second in the "
+        "order of the alphabet.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -156,6 +174,7 @@ def fit(
     test: Annotated[
         Path | None, typer.Option("--test", help="Labelled rows to measure the model on; they have no part in fitting.")
     ] = None,
+    positive: Positive = None,
     images: Images = None,
     file_column: FileColumn = None,
     image_size: Annotated[
@@ -182,13 +201,16 @@ def fit(
     compile_networks: Annotated[
         bool, typer.Option("--compile", help="Compile the networks, which pays for wide ones and many steps.")
     ] = False,
-    examples: Annotated[
+    show_examples: Annotated[
         bool,
-        typer.Option("--examples/--no-examples", help="Whether the report shows rows or pictures."),
-    ] = True,
+        typer.Option(
+            "--show-examples", help="Show some rows or pictures in the report, as they are: they may be of real people."
+        ),
+    ] = False,
+    no_examples: Annotated[bool, typer.Option("--no-examples", hidden=True)] = False,  # the default by now
     overwrite: Overwrite = False,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and mistakes only.")] = False,
 ) -> None:
     """Fit a model and write a folder with it, its report and its card.
 
@@ -213,12 +235,13 @@ def fit(
             images=images,
             side=image_size,
             test=test,
+            positive=positive,
             preset=preset,
             settings=config,
             missing=missing.value if missing else None,
             seed=seed,
             overwrite=overwrite,
-            show_examples=examples,
+            show_examples=show_examples,
             progress=not quiet,
             hardware=Hardware(device=device, precision=precision.value, compile=compile_networks),
             command=shlex.join(["supportmatch", *sys.argv[1:]]),
@@ -237,6 +260,7 @@ def fit(
             typer.echo(f"supportmatch: {_explain(error)} What was done is kept in {kept}.", err=True)
             raise typer.Exit(2) from None
         except StoppedError as error:
+            _ignore_signals()
             typer.echo(f"supportmatch: {error}", err=True)
             raise typer.Exit(130) from None
     if fitted is None:  # the first process does the rest
@@ -245,6 +269,7 @@ def fit(
         typer.echo(f"warning: {note}", err=True)
     if fitted.evaluation is not None:
         say(fitted.evaluation.to_text())
+        _say_of_which_class(fitted.evaluation, positive, say)
     say(f"The model is in {out} ({fitted.seconds:.0f} s); open {out / 'report.html'}")
     if as_json:
         result = {"folder": str(out), "seconds": round(fitted.seconds, 2), "warnings": list(fitted.warnings)}
@@ -263,7 +288,7 @@ def predict(
         bool, typer.Option("--allow-new-columns", help="Carry along columns that no file had at the fit.")
     ] = False,
     overwrite: Overwrite = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Report nothing but mistakes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and mistakes only.")] = False,
 ) -> None:
     """Add the predicted class and the probability of each class to the rows of a file of any size."""
     from supportmatch.predicting import LoadedFolder, predict_file
@@ -283,39 +308,44 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that `fit` wrote.")],
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with label and subgroup.")],
     images: Images = None,
+    positive: Positive = None,
     as_json: AsJson = False,
     update_report: Annotated[
-        bool, typer.Option("--update-report", help="Put the result into the report and card of the model folder.")
+        bool,
+        typer.Option(
+            "--update-report",
+            help="Replace the measurement in the report and card of the model folder by this one. The comparison with "
+            "simpler methods stays that of the fit.",
+        ),
     ] = False,
 ) -> None:
     """Measure a model on labelled rows: per source, per subgroup, robust accuracy, calibration, with intervals."""
     from supportmatch.predicting import LoadedFolder, evaluate_file
+    from supportmatch.report.card import measured_warnings
 
+    folder = LoadedFolder.load(model)
     with _warnings_as_lines():
-        evaluation, measured, n_without = evaluate_file(LoadedFolder.load(model), rows, images=images)
+        evaluation, measured, n_without = evaluate_file(folder, rows, images=images, positive=positive)
     if n_without:
         typer.echo(f"warning: {n_without} rows have no label or no subgroup and are left out", err=True)
+    for note in measured_warnings(measured, folder.model.audit_.to_json()):
+        typer.echo(f"warning: {note}", err=True)
     if update_report:
-        from dataclasses import replace
-
-        from supportmatch.fitting import hash_file, write_pages
+        from supportmatch.fitting import remeasured, write_pages
         from supportmatch.report.content import ReportContent
 
-        content = ReportContent.load(model)
-        files = [file for file in content.provenance["files"] if file["role"] != "test"]
-        files.append({"role": "test", "name": rows.name, "rows": measured["n"], "sha256": hash_file(rows)})
-        # The alternatives were measured on other rows, if at all, and are not to stand beside this.
-        provenance = {**content.provenance, "files": files}
-        content = replace(content, evaluation=measured, alternatives=(), provenance=provenance)
+        content = remeasured(ReportContent.load(model), rows, measured)
         content.save(model)
         write_pages(content, model)
     if as_json:
         typer.echo(json.dumps(measured))
         return
     typer.echo(evaluation.to_text())
-    typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f}")
+    _say_of_which_class(evaluation, positive, typer.echo)
+    typer.echo(f"Calibration error (0 is best): {measured['calibration']['ece']:.3f} (n = {measured['n']})")
     for name, error in measured["calibration"]["by_subgroup"].items():
-        typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f}'}")
+        n = measured["by_subgroup"][name]["n"]
+        typer.echo(f"  {name}: {'no rows' if error is None else f'{error:.3f} (n = {n})'}")
 
 
 @app.command()
@@ -378,6 +408,16 @@ def demo(
         typer.echo(f"Figures, result.json and the model are in {out}")
 
 
+def _say_of_which_class(evaluation: Evaluation, chosen: str | None, say: Callable[[str], None]) -> None:
+    """With more than two classes, say which one rates speak of if nobody chose it."""
+    classes = evaluation.grid.classes
+    if len(classes) > 2 and chosen is None:
+        say(
+            f"Positive rate, TPR and TNR speak of class {classes[evaluation.positive]} against all others; choose "
+            "another class with --positive."
+        )
+
+
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Print our warnings on standard error, a line each."""
@@ -435,7 +475,7 @@ def _table_source(
     from supportmatch.data.files import MISSING_MARKS
     from supportmatch.inspection import TableSource
 
-    roles = Roles(label, tuple(_split(subgroup)))
+    roles = Roles(label.strip(), tuple(_split(subgroup)))  # as names in headers are trimmed
     return TableSource(
         train,
         roles,
@@ -443,7 +483,7 @@ def _table_source(
         _declared(roles.subgroup, subgroups),
         Choices(*(tuple(_split(names)) for names in kinds)),
         MISSING_MARKS if not missing_values else ("", *_split(missing_values)),
-        file_column,
+        file_column.strip() if file_column is not None else None,
     )
 
 

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -57,12 +57,13 @@ from supportmatch.output import check_free, new_folder, write_atomically
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.report.card import all_warnings, render_card
-from supportmatch.report.content import ReportContent
+from supportmatch.report.content import MEASURED, TEST, ReportContent
 from supportmatch.report.page import render_page
 from supportmatch.report.shown import as_bytes, attention_of, reconstruct
 from supportmatch.report.watched import WatchedClassifier
 from supportmatch.seeding import stream
 from supportmatch.snapshots import Snapshots
+from supportmatch.sources import SourceGrid
 from supportmatch.tensors import read_rows
 
 RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CARD.md"
@@ -85,6 +86,8 @@ class FitRequest:
     """Pixels of a side that pictures are resized to."""
     test: Path | None = None
     """Labelled rows to measure the model on once it is fitted; they have no part in fitting."""
+    positive: str | None = None
+    """The class that rates such as TPR speak of; None: the second."""
     preset: str | None = None
     """Name of the settings to start from; None: the default for this kind of rows."""
     settings: Path | None = None
@@ -93,8 +96,8 @@ class FitRequest:
     """`TableConfig.missing`; None: what the settings say, else a category of their own."""
     seed: int = 0
     overwrite: bool = False
-    show_examples: bool = True
-    """Whether the report may show rows and pictures of the data."""
+    show_examples: bool = False
+    """Whether the report shows some rows or pictures of the data, as they are."""
     progress: bool = False
     hardware: Hardware = HERE
     command: str = ""
@@ -181,6 +184,7 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
         )
     pair = request.source.open()
     audit = pair.audit()
+    positive = positive_id(pair.labels.grid, request.positive)
     say(audit.to_text())
     test = _read_test(request, pair, audit) if request.test else None
     train_rows, deploy_rows = _features(request, pair, audit)
@@ -209,7 +213,7 @@ def fit_files(request: FitRequest, say: Say = lambda text: None, ranks: Ranks = 
     measured: dict[str, Any] | None = None
     alternatives: tuple[dict[str, Any], ...] = ()
     if test is not None:
-        evaluation, measured = measure(model.predict_proba(test[0]), test[1])
+        evaluation, measured = measure(model.predict_proba(test[0]), test[1], positive)
         with progress_bar("simple rivals", enabled=request.progress) as report:
             alternatives = _alternatives(model, test, report)
     record = FitRecord(
@@ -255,10 +259,32 @@ def write_pages(content: ReportContent, folder: Path) -> None:
     write_atomically(folder / CARD, render_card(content).encode())
 
 
-def measure(probabilities: NDArray[np.float64], labels: Labels) -> tuple[Evaluation, dict[str, Any]]:
+def remeasured(content: ReportContent, path: Path, measured: dict[str, Any]) -> ReportContent:
+    """Return a report with another measurement in the place of the one that it shows.
+
+    The file that was measured on at the fit stays among the files, because the alternatives rest on it.
+    """
+    files = [file for file in content.provenance.get("files", ()) if file["role"] != MEASURED]
+    digest = hash_file(path)
+    if not any(file["role"] == TEST and file.get("sha256") == digest for file in files):
+        files.append({"role": MEASURED, "name": path.name, "rows": measured["n"], "sha256": digest})
+    return replace(content, evaluation=measured, provenance={**content.provenance, "files": files})
+
+
+def positive_id(grid: SourceGrid, name: str | None) -> int:
+    """Return the id of the class that rates speak of: the named one, or the second."""
+    if name is None:
+        return 1
+    known = [str(known) for known in grid.classes]
+    if name.strip() not in known:
+        raise ConfigError(f"there is no class {name!r} for --positive: the classes are {', '.join(known)}.")
+    return known.index(name.strip())
+
+
+def measure(probabilities: NDArray[np.float64], labels: Labels, positive: int = 1) -> tuple[Evaluation, dict[str, Any]]:
     """Measure predictions of labelled rows; the second result has the calibration too, ready for JSON."""
     grid = labels.grid
-    found = evaluate(labels.y, probabilities.argmax(axis=1), labels.s, grid)
+    found = evaluate(labels.y, probabilities.argmax(axis=1), labels.s, grid, positive=positive)
     calibration = calibration_of(labels.y, probabilities, labels.s, [str(name) for name in grid.subgroups])
     return found, {**found.to_json(), "calibration": calibration}
 
@@ -458,7 +484,7 @@ def _content(
                 for role, path, rows in (
                     ("training", request.source.train, pair.train.num_rows),
                     ("deployment", request.source.deploy, 0 if pair.deploy is None else pair.deploy.num_rows),
-                    ("test", request.test, None if measured is None else measured["n"]),
+                    (TEST, request.test, None if measured is None else measured["n"]),
                 )
                 if path is not None
             ],
@@ -474,13 +500,16 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
     late = {name: transform_rows(model.encoder_, rows) for name, rows in model.shown.items()}
     sources = model.train.source_ids[model.chosen["train"]]
     names = [f"training {grid.source_name(k)}" for k in range(grid.n_sources)]
-    group = [*sources]
+    group, sources_of_names = [*sources], [*range(grid.n_sources)]
     if hasattr(model, "clusters_"):
         found = model.clusters_
         names += [f"deployment {name}" for name in _cluster_names(model)]
         places = np.searchsorted(found.cluster_ids, found.ids[model.chosen["deploy"]])
         group += (grid.n_sources + places).tolist()
+        seen = model.train.support.seen_sources
+        sources_of_names += [int(k) if k in seen else -1 for k in found.cluster_ids]
     else:
+        sources_of_names.append(-1)
         names.append("deployment")
         group += [grid.n_sources] * len(model.chosen["deploy"])
     sizes = [len(model.chosen[name]) for name in ("train", "deploy")]
@@ -490,6 +519,8 @@ def _codes(model: _WatchedFit, grid: Any) -> dict[str, Any] | None:
         "set": np.repeat(np.array([0, 1], np.int8), sizes),
         "group": np.array(group, np.int64),
         "names": names,
+        "sources": sources_of_names,
+        "of_deployment": [i >= grid.n_sources for i in range(len(names))],
         "method": "PCA",
         "early_step": model.early_step,
     }

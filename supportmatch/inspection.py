@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from supportmatch.audit import SourceAudit, audit_counts
-from supportmatch.data.columns import Choices, Column, ColumnPlan, Labels, Roles, plan_columns, read_labels
+from supportmatch.data.columns import (
+    Choices,
+    Column,
+    ColumnPlan,
+    Labels,
+    Roles,
+    did_you_mean,
+    plan_columns,
+    read_labels,
+)
 from supportmatch.data.files import MISSING_MARKS, TableFile, as_numbers, names_of, open_table, take_rows
 from supportmatch.errors import ConfigError, TableFileError
 from supportmatch.sources import Ids
@@ -134,6 +143,7 @@ class TablePair:
                     raise TableFileError(
                         f"{path} has no column {self.source.file_column!r} with the names of the pictures: its columns "
                         f"are {', '.join(table.column_names)}."
+                        f"{did_you_mean(self.source.file_column, table.column_names)}"
                     )
             return None
         return plan_columns(self.train, self.features_of_deploy, self.source.roles, self.source.choices)

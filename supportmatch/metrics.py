@@ -3,11 +3,14 @@
 Every number here is a function of one table of counts, class x subgroup x predicted class. Resampling rows with
 replacement is then the same as drawing that table from a multinomial, which makes the bootstrap one vectorised call.
 
-Two kinds of interval, both 95 %:
+Three kinds of interval, all 95 %:
 
 - Proportions within one source or subgroup (accuracy, positive rate, TPR, TNR) get Wilson's score interval. These cells
   can be small and near 0 or 1, where a bootstrap collapses to a point: 20 right of 20 would read [1, 1].
-- Everything else (accuracy, robust accuracy, ratios, differences, HGR) gets a bootstrap percentile interval.
+- Accuracy and robust accuracy get a bootstrap percentile interval, or Wilson's where that is a point.
+- Ratios, differences and HGR compare such cells, so a bootstrap would collapse there too. They get percentiles of draws
+  from the posterior of the table, in which each source with rows starts with one row more, spread evenly over the
+  predicted classes (with two classes half a row each, the prior of Jeffreys). 20 right of 20 then may be 19 of 20.
 
 A number that cannot be computed is NaN with a reason, never 0 or 1.
 """
@@ -142,7 +145,7 @@ class Evaluation:
     hgr: float
     """Maximal correlation of predicted class and subgroup."""
     intervals: dict[str, Interval]
-    """Bootstrap percentile interval of each number above."""
+    """95 % interval of each number above: of bootstrap resamples, or of draws from the posterior."""
     by_source: dict[str, Proportion]
     """Accuracy in each source, keyed `class/subgroup`."""
     by_subgroup: dict[str, dict[str, Proportion]]
@@ -256,8 +259,8 @@ def evaluate(
         s: Subgroup id of each row.
         grid: The declared classes and subgroups.
         positive: Id of the class that positive rate, TPR and TNR speak about; with more classes, one-vs-rest.
-        n_bootstrap: Number of bootstrap resamples; 0 leaves the bootstrap intervals undefined.
-        seed: Seed of the bootstrap.
+        n_bootstrap: Number of resamples and of draws; 0 leaves these intervals undefined.
+        seed: Seed of both.
 
     >>> grid = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
     >>> y, s = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
@@ -282,7 +285,10 @@ def evaluate(
 
     cells = np.bincount(grid.source_ids(y_true, s) * grid.n_classes + y_pred, minlength=grid.n_sources * grid.n_classes)
     table = cells.reshape(grid.n_classes, grid.n_subgroups, grid.n_classes)
-    resampled = _overall(_resample(table, n_bootstrap, stream(seed, "metrics")), positive)
+    rng = stream(seed, "metrics")
+    resampled = _overall(_resample(table, n_bootstrap, rng), positive)
+    drawn = _overall(_draw(table, n_bootstrap, rng), positive)
+    resampled |= {name: drawn[name] for name in OVERALL if name not in ("accuracy", "robust_accuracy")}
     overall = {name: float(value) for name, value in _overall(table, positive).items()}
     intervals = {name: _percentiles(draws, overall[name]) for name, draws in resampled.items()}
 
@@ -299,6 +305,8 @@ def evaluate(
     for metric, share in (("accuracy", Proportion(sum(correct), sum(rows))), ("robust_accuracy", worst)):
         if intervals[metric][0] == intervals[metric][1]:  # all right, or all wrong: resamples know no doubt
             intervals[metric] = share.interval
+    if len(accuracies) == 1:
+        intervals["hgr"] = (nan, nan)  # 0 by definition, which is no estimate
     ratios_and_differences = {rate: _compare_pairs(_divide(*shares[rate])) for rate in RATES}
     by_pair = {
         f"{a} vs {b}": {
@@ -404,7 +412,7 @@ def _check_ids(ids: Ids, what: str, upper: int) -> Ids:
 # Below, a table may carry leading axes: `...` x class x subgroup x predicted class.
 
 
-def _overall(table: Ids, positive: int) -> dict[str, Floats]:
+def _overall(table: NDArray[Any], positive: int) -> dict[str, Floats]:
     """Return every number of `OVERALL` for each table."""
     counts = _subgroup_counts(table, positive)
     hits, n = counts["accuracy"]
@@ -419,7 +427,7 @@ def _overall(table: Ids, positive: int) -> dict[str, Floats]:
     return values
 
 
-def _subgroup_counts(table: Ids, positive: int) -> dict[str, tuple[Ids, Ids]]:
+def _subgroup_counts(table: NDArray[Any], positive: int) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Return (hits, rows) per subgroup for accuracy and each rate."""
     n = table.sum(axis=(-3, -1))
     n_positive = table[..., positive, :, :].sum(axis=-1)
@@ -442,7 +450,7 @@ def _compare_pairs(rates: Floats) -> tuple[Floats, Floats]:
     return _divide(low, high), high - low
 
 
-def _hgr(table: Ids) -> Floats:
+def _hgr(table: NDArray[Any]) -> Floats:
     """Return the second singular value for each table `...` x a x b.
 
     Values that do not occur are rows or columns of zeros and leave it unchanged; a constant variable gives 0.
@@ -467,13 +475,22 @@ def _resample(table: Ids, n_bootstrap: int, rng: np.random.Generator) -> Ids:
     return tables.reshape(n_bootstrap, *table.shape)
 
 
-def _percentiles(draws: Floats, estimate: float) -> Interval:
-    """Return the percentile interval of the resamples in which the number is defined, widened to hold the estimate.
+def _draw(table: Ids, n_draws: int, rng: np.random.Generator) -> Floats:
+    """Return tables drawn from the posterior of the shares of cells; sources without rows stay empty.
 
-    An estimate at the end of its range (a ratio of 1, a dependence of 0) can lie beyond all of its resamples.
+    Gamma variables are drawn, whose shares have a Dirichlet distribution: all numbers here are made of shares alone.
+    """
+    has_rows = table.sum(axis=-1, keepdims=True) > 0
+    return rng.standard_gamma(np.where(has_rows, table + 1 / table.shape[-1], 0.0), size=(n_draws, *table.shape))
+
+
+def _percentiles(draws: Floats, estimate: float) -> Interval:
+    """Return the percentile interval of the draws in which the number is defined, widened to hold the estimate.
+
+    An estimate at the end of its range (a ratio of 1, a dependence of 0) can lie beyond all of its draws.
     """
     defined = draws[~np.isnan(draws)]
-    if not defined.size:
+    if isnan(estimate) or not defined.size:
         return (nan, nan)
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return (min(low, estimate), max(high, estimate))
@@ -503,7 +520,7 @@ def _reasons(
             reasons[metric] = "undefined for every pair of subgroups"
         elif isnan(intervals[metric][0]):
             reasons[f"{metric}_interval"] = (
-                "undefined in every bootstrap resample" if n_bootstrap else "no bootstrap was asked for"
+                "all rows are of one subgroup" if n_bootstrap else "no bootstrap was asked for"
             )
     for i, (source, share) in enumerate(by_source.items()):
         if not share.n:

@@ -32,6 +32,9 @@ def new_folder(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
             (draft / MARK).write_text(mark, encoding="utf-8")
             check_free(folder, overwrite)  # again: the block may have taken minutes
             _swap(draft, folder)
+        except OSError as error:
+            _say_where(error, folder)
+            raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -44,6 +47,9 @@ def new_file(path: Path) -> Iterator[Path]:
         try:
             yield draft
             os.replace(draft, path)
+        except OSError as error:
+            _say_where(error, path)
+            raise
         finally:
             draft.unlink(missing_ok=True)
 
@@ -77,6 +83,12 @@ def flush_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _say_where(error: OSError, path: Path) -> None:
+    """Name what could not be written, if the system does not: of a full disk it names no file."""
+    if error.filename is None:
+        error.filename = str(path)
 
 
 def _draft_of(path: Path) -> Path:

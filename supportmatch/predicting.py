@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from supportmatch.data.images import decode_all
 from supportmatch.data.tables import OTHER
 from supportmatch.errors import ConfigError, SupportMatchWarning, TableFileError
 from supportmatch.estimator import SupportMatchingClassifier
-from supportmatch.fitting import FitRecord, measure, picture_paths, to_frame
+from supportmatch.fitting import FitRecord, measure, picture_paths, positive_id, to_frame
 from supportmatch.metrics import Evaluation
 from supportmatch.output import new_file
 from supportmatch.progress import Report, silent
@@ -70,17 +70,21 @@ class LoadedFolder:
         lacking = [name for name in needed if name not in file.names]
         new = [name for name in file.names if name not in self.record.known_columns]
         if lacking:
+            them = _them(lacking)
             raise TableFileError(
                 f"{path} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}, which the model reads (it "
-                f"has {', '.join(file.names[:20])}): add them, or fit again without them."
+                f"has {', '.join(file.names[:20])}): add {them}, or fit again without {them}."
             )
         taken = [name for name in self.new_columns if name in file.names]
         if taken and add_columns:
-            raise TableFileError(f"{path} already has the column {', '.join(taken)}: rename or drop it.")
+            raise TableFileError(
+                f"{path} already has the column{'s' * (len(taken) > 1)} {', '.join(taken)}: rename or drop "
+                f"{_them(taken)}."
+            )
         if new and not allow_new:
             raise TableFileError(
                 f"{path} has the column{'s' * (len(new) > 1)} {', '.join(new)}, which neither file had when the model "
-                "was fitted: drop them, or pass --allow-new-columns to carry them along unused."
+                f"was fitted: drop {_them(new)}, or pass --allow-new-columns to carry {_them(new)} along unused."
             )
         return file
 
@@ -163,9 +167,17 @@ def predict_file(
 
 
 def evaluate_file(
-    folder: LoadedFolder, path: str | Path, *, images: Path | None = None
+    folder: LoadedFolder, path: str | Path, *, images: Path | None = None, positive: str | None = None
 ) -> tuple[Evaluation, dict[str, Any], int]:
-    """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup."""
+    """Measure a model on a file with labels; the last result counts rows that lack a label or subgroup.
+
+    Args:
+        folder: The model.
+        path: The file.
+        images: Folder of the pictures that it names.
+        positive: The class that rates such as TPR speak of; None: the second.
+    """
+    chosen = positive_id(folder.model.grid_, positive)
     file = folder.open(path, allow_new=True, add_columns=False)
     folder.record.roles.check(file.names, str(path))
     table = file.read()
@@ -173,7 +185,11 @@ def evaluate_file(
     rows = take_rows(table, labels.rows)
     probabilities = folder.probabilities(rows, str(path), images)
     folder.warn_of_unknown(Path(path))
-    return (*measure(probabilities, labels), labels.n_without)
+    return (*measure(probabilities, labels, chosen), labels.n_without)
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _with_predictions(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,29 @@ def test_an_existing_folder_is_refused_before_any_work(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert "exists and is not overwritten" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_impatience_does_not_break_into_the_end_of_a_stopped_command() -> None:
+    code = (
+        "import atexit, sys, time; from supportmatch import cli, inspection\n"
+        "atexit.register(time.sleep, 1)\n"  # libraries tidy up at the end, too
+        "inspection.TableSource.open = lambda self: (print('at work', flush=True), time.sleep(60))\n"
+        "sys.argv[1:] = ['audit', 'train.csv', '--label', 'y', '--subgroup', 's']\n"
+        "cli.main()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.readline()
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    _, rest = process.communicate(timeout=60)
+    assert "stopped, with nothing half-written" in said
+    assert rest == ""
+    assert process.returncode == 130
 
 
 @pytest.mark.slow

@@ -152,6 +152,9 @@ def test_columns_that_do_not_fit_are_named_and_nothing_is_left(files: Path, mode
     out = files / "never.csv"
     assert "lacks the column job" in refused("predict", model, files / "lacks.csv", "--out", out)
     assert "has the column bonus, which neither file had" in refused("predict", model, files / "new.csv", "--out", out)
+    assert "drop it, or pass --allow-new-columns to carry it along" in refused(
+        "predict", model, files / "new.csv", "--out", out
+    )
     assert not out.exists()
     ok("predict", model, files / "new.csv", "--out", out, "--allow-new-columns", "--quiet")
     assert "bonus" in pd.read_csv(out).columns
@@ -165,7 +168,7 @@ def test_a_bad_value_far_down_a_file_leaves_nothing(files: Path, model: Path, mo
     deploy.to_csv(files / "bad.csv", index=False)
     said = refused("predict", model, files / "bad.csv", "--out", files / "bad-out.csv", "--quiet")
     assert "'größe, cm'" in said
-    assert "tall" in said
+    assert "at least 1 value that is no number (tall)" in said
     assert not list(files.glob("*bad-out*")) + list(files.glob(".bad-out*"))
 
 
@@ -247,6 +250,12 @@ def test_a_measured_file_may_hold_predictions_already(files: Path, model: Path) 
     ok("evaluate", model, files / "again-out.csv", "--json")
 
 
+def test_white_space_around_the_names_of_columns_does_not_matter(files: Path) -> None:
+    what = ["audit", files / "train.csv", "--label", " Earns ? ", "--subgroup", " sex! "]
+    assert json.loads(run(*what, "--json").stdout)["missing"] == [">50K/Female"]
+    assert "Did you mean 'sex!'?" in refused("audit", files / "train.csv", "--label", "Earns ?", "--subgroup", "Sex")
+
+
 def test_names_with_commas_can_be_given_and_the_next_command_gives_them(files: Path) -> None:
     frame = biased(rows(300, 0)).rename(columns={"sex!": "born, as"})
     frame["born, as"] = frame["born, as"].str.strip().map({"Male": "Doe, John", "Female": "Roe, Jane"})
@@ -293,9 +302,40 @@ def test_a_measurement_can_be_put_into_the_report_and_the_report_written_anew(fi
     ok("evaluate", copy, files / "test.csv", "--update-report")
     after = (copy / PAGE).read_text()
     assert before != after
+    assert "No simpler method was measured; fit with <code>--test</code> to have them measured." in after
     (copy / PAGE).unlink()
     ok("report", copy)
     assert (copy / PAGE).read_text() == after
+
+
+def test_a_measurement_on_other_rows_keeps_the_comparison_and_says_on_which_rows_it_was_made(
+    files: Path, model: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    before = ReportContent.load(copy)
+    rows(200, 7).to_csv(tmp_path / "later.csv", index=False)
+    for _ in range(2):  # the second measurement replaces the first
+        ok("evaluate", copy, tmp_path / "later.csv", "--update-report")
+    after = ReportContent.load(copy)
+    assert after.alternatives == before.alternatives
+    assert [file["role"] for file in after.provenance["files"]] == ["training", "deployment", "test", "measured"]
+    statement = "compared at the fit, on other rows (test.csv, n = 300) than those measured here"
+    for page in (PAGE, CARD):
+        assert statement in (copy / page).read_text().replace("\\", "")
+    ok("evaluate", copy, files / "test.csv", "--update-report")
+    again = ReportContent.load(copy)
+    assert again.provenance["files"] == before.provenance["files"]
+    assert again.evaluation == before.evaluation
+    assert "compared at the fit" not in (copy / PAGE).read_text()
+
+
+def test_rows_that_lack_a_missing_source_are_warned_of_when_they_are_measured(
+    files: Path, model: Path, tmp_path: Path
+) -> None:
+    biased(rows(200, 7)).to_csv(tmp_path / "lacking.csv", index=False)
+    said = ok("evaluate", model, tmp_path / "lacking.csv").stderr
+    assert "warning: These rows include none of >50K/Female, so how well the model does there" in said
 
 
 def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:
@@ -306,10 +346,17 @@ def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> Non
     assert all(line["robust_accuracy"] is not None for line in content["alternatives"])
 
 
-def test_rows_of_the_data_stay_out_of_the_report_on_request(files: Path) -> None:
-    out = files / "private"
-    ok(*fit_options(files), "--out", out, "--no-examples")
-    assert json.loads((out / "report.json").read_text())["attended_rows"] is None
+def test_rows_of_the_data_stay_out_of_the_report_unless_they_are_asked_for(files: Path, model: Path) -> None:
+    assert ReportContent.load(model).attended_rows is None
+    assert "only with <code>--show-examples</code>" in (model / PAGE).read_text()
+    for option in ("--no-examples", "--show-examples"):  # the first was needed once, and still may be said
+        ok(*fit_options(files), "--out", files / option, option)
+    assert ReportContent.load(files / "--no-examples").attended_rows is None
+    shown = ReportContent.load(files / "--show-examples").attended_rows
+    assert shown is not None
+    assert len(shown["rows"]) == 10
+    assert "These are raw rows of the deployment file" in (files / "--show-examples" / PAGE).read_text()
+    assert "--no-examples" not in " ".join(ok("fit", "--help").output.split())
 
 
 def test_an_output_folder_that_exists_is_refused_before_any_work(files: Path, model: Path) -> None:
@@ -375,6 +422,26 @@ def test_a_source_with_a_single_row_counts_as_seen_and_is_warned_about(files: Pa
     ok(*fit_options(files, train="lone.csv"), "--out", files / "lone")
 
 
+def test_training_that_lacks_nothing_is_said_to_need_an_ordinary_classifier(files: Path) -> None:
+    rows(500, 0).to_csv(files / "complete.csv", index=False)
+    out = files / "complete"
+    said = ok(*fit_options(files, train="complete.csv"), "--out", out).stderr
+    assert "warning: Training lacks no source, so there is nothing to match: use an ordinary classifier" in said
+    assert (
+        "Training lacks no source" in (out / PAGE).read_text().partition('class="warnings"')[2].partition("</div>")[0]
+    )
+    assert "Training lacks no source" in (out / CARD).read_text()
+
+
+def test_a_web_page_in_the_place_of_any_file_is_one_sentence(files: Path, model: Path) -> None:
+    page = files / "page.csv"
+    page.write_text("<!doctype html><title>Not found</title>\n")
+    said = f"{page} is a web page or XML, not a table: download the file itself."
+    assert refused(*fit_options(files, train="page.csv"), "--out", files / "no") == said
+    assert refused(*fit_options(files, deploy="page.csv"), "--out", files / "no") == said
+    assert refused("predict", model, page, "--out", files / "no.csv") == said
+
+
 def test_no_deployment_file_and_settings_that_do_not_exist_are_one_sentence(files: Path) -> None:
     train = ["fit", files / "train.csv", "--label", "Earns ?", "--subgroup", "sex!", "--out", files / "not made"]
     assert "there is no deployment file" in refused(*train)
@@ -437,6 +504,7 @@ def test_a_setting_that_does_not_exist_is_answered_with_those_that_do(files: Pat
 def test_gaps_can_be_refused(files: Path) -> None:
     said = refused(*fit_options(files), "--out", files / "not made", "--missing", "refuse")
     assert "missing values in columns" in said
+    assert "or fit with `--missing own-category`" in said
 
 
 def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(files: Path) -> None:
@@ -464,6 +532,17 @@ def test_three_classes_four_subgroups_of_two_columns_from_parquet_with_nulls(fil
     made(50).to_parquet(files / "test.parquet")
     found = json.loads(ok("evaluate", files / "product", files / "test.parquet", "--json").stdout)
     assert list(found["by_subgroup"]) == ["0 & old", "0 & young", "1 & old", "1 & young"]
+    assert found["positive_class"] == "1"
+    measure = ["evaluate", files / "product", files / "test.parquet"]
+    assert (
+        "TPR and TNR speak of class 1 against all others; choose another class with --positive" in ok(*measure).output
+    )
+    chosen = ok(*measure, "--positive", "2").output
+    assert "positive class: 2" in chosen
+    assert "choose another" not in chosen
+    wrong = "there is no class '7' for --positive: the classes are 0, 1, 2."
+    assert refused(*measure, "--positive", "7") == wrong
+    assert refused("fit", files / "train.parquet", *what, "--positive", "7", "--out", files / "no product") == wrong
 
 
 def pictures(folder: Path, n: int, seed: int, biased: bool) -> pd.DataFrame:
@@ -492,8 +571,11 @@ def test_a_folder_of_pictures_of_mixed_size_and_mode(files: Path) -> None:
     options = [*what, "--images", folder, "--image-size", "16", "--config", files / "fast.toml", "--quiet"]
     out = files / "image-model"
     ok("fit", folder / "train.csv", *options, "--out", out, "--test", folder / "test.csv")
-    page = (out / PAGE).read_text()
+    assert "data:image/png" not in (out / PAGE).read_text()
+    ok("fit", folder / "train.csv", *options, "--out", files / "shown", "--show-examples")
+    page = (files / "shown" / PAGE).read_text()
     assert page.count("data:image/png") >= 3
+    assert page.count("before you hand this page on") == 2
     with_images = ["--images", folder]
     ok("predict", out, folder / "deploy.csv", "--out", files / "p.csv", *with_images, "--quiet")
     assert len(pd.read_csv(files / "p.csv")) == 60
@@ -555,6 +637,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_half_written_is_left(files: Pat
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "No space left on device" in done.stderr
+        assert f"No space left on device for {disk}" in done.stderr
         assert "make room" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert not (disk / "model").exists()

@@ -299,6 +299,46 @@ def test_intervals_hold_their_estimates_and_a_perfect_result_keeps_its_doubt() -
     assert evaluate(y, 1 - y, s, GRID).intervals["robust_accuracy"] == Proportion(0, 45).interval
 
 
+@quick
+@given(big_rows)
+def test_no_interval_is_a_point_or_leaves_out_its_estimate(rows: Rows) -> None:
+    found = evaluate(*rows, BIG, n_bootstrap=200)
+    shares = [share for rates in found.by_subgroup.values() for share in rates.values() if share.n]
+    values = [(getattr(found, name), *found.intervals[name]) for name in OVERALL]
+    for value, low, high in [*values, *((share.value, *share.interval) for share in shares)]:
+        assert (isnan(low) and isnan(high)) or (0 <= low <= value <= high <= 1 and low < high)
+    for name, (low, _) in found.intervals.items():
+        assert isnan(low) == (isnan(getattr(found, name)) or f"{name}_interval" in found.undefined)
+
+
+def test_a_ratio_of_rates_without_an_error_keeps_the_doubt_of_its_rows() -> None:
+    widths = []
+    for n in (20, 200, 2000):
+        y, s = np.repeat([0, 1], 2 * n), np.tile([0, 1], 2 * n)
+        found = evaluate(y, y, s, GRID, n_bootstrap=4000)
+        low, high = found.intervals["tpr_ratio"]
+        assert high == found.tpr_ratio == 1
+        assert found.intervals["tpr_difference"] == pytest.approx((0, 1 - low), abs=0.02)
+        widths.append(high - low)
+    assert 0.05 < widths[0] < 0.2
+    assert widths == pytest.approx([widths[0], widths[0] / 10, widths[0] / 100], rel=0.3)
+
+
+def test_draws_from_the_posterior_are_like_resamples_where_both_know_doubt() -> None:
+    y, p, s = random_rows(3, 400, 2, 2)
+    rng = np.random.default_rng(0)
+    draws = [evaluate(y[i], p[i], s[i], GRID, n_bootstrap=0).tpr_difference for i in rng.integers(400, size=(500, 400))]
+    ours = evaluate(y, p, s, GRID, n_bootstrap=4000).intervals["tpr_difference"]
+    assert ours == pytest.approx(np.quantile(draws, [0.025, 0.975]).tolist(), abs=0.03)
+
+
+def test_the_dependence_on_a_single_subgroup_has_no_interval_but_a_reason() -> None:
+    found = evaluate(np.array([0, 1, 1]), np.array([0, 1, 0]), np.zeros(3, np.int64), GRID)
+    assert found.hgr == 0
+    assert isnan(found.intervals["hgr"][0])
+    assert found.undefined["hgr_interval"] == "all rows are of one subgroup"
+
+
 def test_the_seed_decides_the_intervals_and_nothing_else() -> None:
     rows = random_rows(4, 80, 2, 2)
     first, again, other = (evaluate(*rows, GRID, seed=seed) for seed in (0, 0, 1))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from supportmatch.cli import _explain
 from supportmatch.errors import ModelFileError
 from supportmatch.output import new_file, new_folder, write_atomically
 
@@ -33,6 +36,17 @@ def test_parents_are_made_and_go_again_when_the_work_fails(
         if make is new_file:
             draft.write_text("done")
     assert target.exists()
+
+
+@pytest.mark.parametrize("make", [new_file, new_folder])
+def test_a_full_disk_is_said_with_the_path_that_did_not_fit(
+    tmp_path: Path, make: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, make(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert _explain(caught.value) == (
+        f"No space left on device for {tmp_path / 'out'}: make room, then run the same command again."
+    )
 
 
 def test_parents_that_others_use_meanwhile_stay(tmp_path: Path) -> None:

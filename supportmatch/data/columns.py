@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 from typing import Literal
 
@@ -43,8 +44,9 @@ class Roles:
         for what, column in (("label", self.label), *(("subgroup", name) for name in self.subgroup)):
             if column not in names:
                 raise TableFileError(
-                    f"{where} has no {what} column {column!r}: its columns are {_listed(names)}. Correct the name, or "
-                    "check that the file is a table whose first line names the columns."
+                    f"{where} has no {what} column {column!r}: its columns are {_listed(names)}."
+                    f"{did_you_mean(column, names)} Correct the name, or check that the file is a table whose first "
+                    "line names the columns."
                 )
         if len({self.label, *self.subgroup}) <= len(self.subgroup):
             raise ConfigError(
@@ -56,6 +58,17 @@ class Roles:
     def columns(self) -> tuple[str, ...]:
         """All of them."""
         return (self.label, *self.subgroup)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question after the nearest of some names, to be added to a sentence; nothing if none is near.
+
+    >>> did_you_mean("Incom", ["age", "income"]), did_you_mean("zip", ["age", "income"])
+    (" Did you mean 'income'?", '')
+    """
+    known = {other.lower(): other for other in names}
+    nearest = get_close_matches(name.lower(), known, n=1)
+    return f" Did you mean {known[nearest[0]]!r}?" if nearest else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +174,7 @@ class Choices:
         if unknown:
             raise ConfigError(
                 f"there is no column {_listed(unknown)} to choose: the columns are {_listed(sorted(known))}."
+                f"{did_you_mean(unknown[0], sorted(known))}"
             )
         twice = sorted({name for name in chosen if chosen.count(name) > 1})
         if twice:
@@ -187,9 +201,10 @@ class ColumnPlan:
         """
         lacking = [column.name for column in self.features if column.name not in table.column_names]
         if lacking:
+            them = "it" if len(lacking) == 1 else "them"
             raise TableFileError(
                 f"{where} lacks the column{'s' * (len(lacking) > 1)} {_listed(lacking)}, which the model reads: add "
-                "them, or fit again without them."
+                f"{them}, or fit again without {them}."
             )
         chosen: dict[str, pa.ChunkedArray | pa.Array] = {}
         for column in self.features:
@@ -199,7 +214,8 @@ class ColumnPlan:
                 continue
             numbers = as_numbers(values)
             if numbers is None:
-                found = _say_what_is_no_number(column.name, names_of(values), where)
+                # The table may be a piece of the file.
+                found = _say_what_is_no_number(column.name, names_of(values), where, "at least ")
                 raise TableFileError(f"{found}: correct them, or leave the cells empty.")
             _refuse_infinity(column.name, numbers, where)
             chosen[column.name] = numbers
@@ -381,13 +397,14 @@ def _not_numbers(name: str, named: Named, where: str) -> str:
     )
 
 
-def _say_what_is_no_number(name: str, named: Named, where: str) -> str:
+def _say_what_is_no_number(name: str, named: Named, where: str, at_least: str = "") -> str:
     odd = ~is_number(pa.array(named.names, pa.string())).to_numpy(zero_copy_only=False).astype(bool)
     counts = named.counts()
     n_numbers, n_odd = int(counts[~odd].sum()), int(counts[odd].sum())
     examples = "; ".join(named.names[i] for i in np.flatnonzero(odd)[:3])
-    found = f"mixes {n_numbers} numbers with" if n_numbers else "holds"
-    return f"column {name!r} of {where} {found} {n_odd} values that are no numbers ({examples})"
+    found = f"mixes {at_least}{n_numbers} number{'s' * (n_numbers > 1)} with" if n_numbers else "holds"
+    odd_values = "value that is no number" if n_odd == 1 else "values that are no numbers"
+    return f"column {name!r} of {where} {found} {at_least}{n_odd} {odd_values} ({examples})"
 
 
 def _occurring(column: Named) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ pieces. Parquet keeps the types it brings, and its text means what the same text
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -34,6 +35,7 @@ _PARQUET_MAGIC = b"PAR1"
 _DELIMITERS = ",;\t|"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(inf|Inf|INF|infinity|Infinity)$"
 _BLOCK_BYTES = 1 << 22
+_WEB_PAGES, _MOST_BLANK_BYTES = (b"<!doctype", b"<html", b"<?xml"), 1 << 16
 _MOST_HEADER_BYTES = 1 << 24
 _PIECE_ROWS, _LARGE_PIECE_ROWS = 1 << 16, 1 << 20
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -116,6 +118,7 @@ def open_table(path: str | Path, missing_marks: Sequence[str] = MISSING_MARKS) -
         if is_parquet:
             names, delimiter, header_lines = list(pa.parquet.read_schema(path).names), None, 0
         else:
+            _refuse_web_page(path)
             names, delimiter, header_lines = _read_header(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise _explain(path, error) from error
@@ -273,6 +276,14 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
+
+
+def _refuse_web_page(path: Path) -> None:
+    """Say so if a file begins as a web page, which a link to a table often leads to."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        start = stream.read(_MOST_BLANK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    if start.startswith(_WEB_PAGES):
+        raise TableFileError(f"{path} is a web page or XML, not a table: download the file itself.")
 
 
 def _read_header(path: Path) -> tuple[list[str], str, int]:

@@ -254,7 +254,8 @@ def _to_frame(
         frame = _as_in_files(frame, config.missing_marks, categorical)
         names = list(frame.columns)
     if config.missing == "refuse":
-        _refuse_values("missing values", [name for name in names if frame[name].isna().any()], what)
+        way_out = "; or fit with `--missing own-category` (in Python `TableConfig(missing='own-category')`)"
+        _refuse_values("missing values", [name for name in names if frame[name].isna().any()], what, way_out)
     else:
         frame = frame.copy(deep=False)
         for name in names:
@@ -280,10 +281,10 @@ def _is_infinite(column: pd.Series[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _refuse_values(values: str, columns: Sequence[ColumnName], what: str) -> None:
+def _refuse_values(values: str, columns: Sequence[ColumnName], what: str, way_out: str = "") -> None:
     if columns:
         raise NotFiniteError(
-            f"the {what} table holds {values} in {_listed(columns)}: fill them or drop the rows or columns."
+            f"the {what} table holds {values} in {_listed(columns)}: fill them or drop the rows or columns{way_out}."
         )
 
 

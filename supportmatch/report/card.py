@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from supportmatch.metrics import OVERALL, RATES
-from supportmatch.report.content import ReportContent, Values
+from supportmatch.report.content import MEASURED, TEST, ReportContent, Values
 
 _LISTED = 8
 """Names in a sentence; of more, the rest is counted."""
@@ -148,11 +148,11 @@ def _results(content: ReportContent) -> Iterable[str]:
         [(name, *(rate_text(rates, rate) for rate in RATE_NAMES)) for name, rates in result["by_subgroup"].items()],
         n_numeric=len(RATE_NAMES),
     )
-    if calibration := result.get("calibration"):
-        yield _md(calibration_sentence(calibration))
+    if result.get("calibration"):
+        yield _md(calibration_sentence(result))
     yield _bullets(undefined_numbers(result), "Undefined, with reasons:")
+    yield _md(alternatives_sentence(content))
     if content.alternatives:
-        yield _md(alternatives_sentence(content))
         yield _markdown_table(
             ("method", "what it is", "robust accuracy", "accuracy"),
             [
@@ -251,9 +251,7 @@ def _measured(content: ReportContent) -> list[str]:
             f" {where} {proportion(seen[name]['accuracy'])} ({interval_text(seen[name]['interval'])}, n = "
             f"{number(seen[name]['n'])})."
         )
-    if without:
-        said += f" These rows include none of {listed(without)}, so how well the model does there is still unknown."
-    # That something simpler does better is a warning, and not said twice.
+    # That a source was not measured is a warning, and not said twice; nor is that something simpler does better.
     return [
         said,
         *([alternatives_sentence(content)] if content.alternatives and not _better_alternatives(content) else []),
@@ -273,6 +271,11 @@ def how_to_measure(content: ReportContent) -> str:
 def all_warnings(content: ReportContent) -> tuple[str, ...]:
     """Return what must be read first, once each: from the fit, from the audit, and from the numbers."""
     said = []
+    if not content.audit["missing"]:
+        said.append(
+            "Training lacks no source, so there is nothing to match: use an ordinary classifier that weights all "
+            "sources equally."
+        )
     if content.audit["identifiability"] == "not identified":
         said.append(
             "What the classes are in the missing sources is not identified by the data. Agreement between seeds is no "
@@ -283,18 +286,16 @@ def all_warnings(content: ReportContent) -> tuple[str, ...]:
             f"At the end of training the discriminator was still right about {end:.0%} of the bags, well above the 50% "
             "of guessing: the supports may not be matched. More steps or a larger adversarial weight may help."
         )
-    said += _say_what_fails(content)
+    if content.evaluation is not None:
+        said += measured_warnings(content.evaluation, content.audit)
     if _better_alternatives(content):
         said.append(alternatives_sentence(content))
     return tuple(dict.fromkeys([*said, *content.warnings, *content.audit["warnings"]]))
 
 
-def _say_what_fails(content: ReportContent) -> list[str]:
-    """Return a sentence for sources that are classified worse than by guessing, and one for subgroups without rows."""
-    result = content.evaluation
-    if result is None:
-        return []
-    chance, said = 1 / len(content.audit["classes"]), []
+def measured_warnings(result: Values, audit: Values) -> list[str]:
+    """Return what must be read before a measurement: sources worse than by guessing, and what has no rows."""
+    chance, said = 1 / len(audit["classes"]), []
     # The whole interval below: a few rows may be misread by chance.
     bad = [name for name, cell in result["by_source"].items() if cell["n"] and cell["interval"][1] < chance]
     if bad:
@@ -302,6 +303,9 @@ def _say_what_fails(content: ReportContent) -> list[str]:
             f"In {listed(bad)} the model is right less often than by guessing ({chance:.0%}). It must not be used "
             "there: it may have learned the subgroup instead of the class, or the classes the wrong way round."
         )
+    without = [name for name in audit["missing"] if not result["by_source"].get(name, {}).get("n")]
+    if without:
+        said.append(f"These rows include none of {listed(without)}, so how well the model does there is still unknown.")
     empty = [name for name, rates in result["by_subgroup"].items() if not rates["n"]]
     if empty:
         said.append(
@@ -396,7 +400,10 @@ def _reading(content: ReportContent, get: _Settings) -> str:
             "have a value of their own for it."
         ),
     }
-    return f"{said}.{empty.get(get('table.missing'), '')}"
+    policy = get("table.missing")
+    if policy == "own-category" and kinds and not any(c["missing"] for c in content.columns if c["kind"] != "dropped"):
+        return f"{said}."
+    return f"{said}.{empty.get(policy, '')}"
 
 
 def _matching(content: ReportContent, get: _Settings) -> list[Passage]:
@@ -489,7 +496,9 @@ def limits(content: ReportContent) -> list[Passage]:
 
 
 def alternatives_sentence(content: ReportContent) -> str:
-    """Compare what was chosen with the rest, on the same rows."""
+    """Compare what was chosen with the rest, on the same rows; say so if these are not the rows measured last."""
+    if not content.alternatives:
+        return "No simpler method was measured; fit with `--test` to have them measured."
     chosen = next((other for other in content.alternatives if other.get("chosen")), None)
     better = _better_alternatives(content)
     if chosen is None:
@@ -497,16 +506,28 @@ def alternatives_sentence(content: ReportContent) -> str:
     if chosen.get("robust_accuracy") is None:
         return f"{chosen['name']} was chosen; its robust accuracy was not measured."
     score = proportion(chosen["robust_accuracy"])
+    start, which = "", "the same"
+    if elsewhere := _rows_of_alternatives(content):
+        start = f"The methods were compared at the fit, on other rows ({elsewhere}) than those measured here. "
+        which = "those"
     if better:
         reached = listed(f"{other['name']} ({proportion(other['robust_accuracy'])})" for other in better)
         return (
-            f"On the same rows {reached} reached at least the robust accuracy of {chosen['name']} ({score}), which was "
-            "chosen: consider the simplest of them."
+            f"{start}On {which} rows {reached} reached at least the robust accuracy of {chosen['name']} ({score}), "
+            "which was chosen: consider the simplest of them."
         )
     return (
-        f"Of the methods compared on the same rows, {chosen['name']} was chosen, with a robust accuracy of {score}. "
-        "None of the others reached that."
+        f"{start}Of the methods compared on {which} rows, {chosen['name']} was chosen, with a robust accuracy of "
+        f"{score}. None of the others reached that."
     )
+
+
+def _rows_of_alternatives(content: ReportContent) -> str:
+    """Return name and count of the rows that the alternatives were measured on, if others were measured since."""
+    files = {file.get("role"): file for file in content.provenance.get("files", ())}
+    if MEASURED not in files or TEST not in files:
+        return ""
+    return f"{clipped(str(files[TEST].get('name', 'of no name')))}, n = {number(files[TEST].get('rows'))}"
 
 
 def _better_alternatives(content: ReportContent) -> list[Values]:
@@ -517,18 +538,20 @@ def _better_alternatives(content: ReportContent) -> list[Values]:
     return [o for o in others if (o.get("robust_accuracy") or 0.0) >= chosen["robust_accuracy"]]
 
 
-def calibration_sentence(calibration: Values) -> str:
+def calibration_sentence(result: Values) -> str:
     """Say how far stated probabilities are from what happens, in all and where it is worst."""
+    calibration = result["calibration"]
     if calibration.get("ece") is None:
         return "Calibration could not be measured."
     said = (
-        f"Expected calibration error {calibration['ece']:.3f}: by so much does the stated probability of the predicted "
-        "class differ, on average, from the share of right predictions."
+        f"Expected calibration error {calibration['ece']:.3f} (n = {number(result['n'])}): by so much does the "
+        "stated probability of the predicted class differ, on average, from the share of right predictions."
     )
     known = {name: value for name, value in calibration.get("by_subgroup", {}).items() if value is not None}
     if known:
         worst = max(known, key=lambda name: known[name])
-        said += f" It is largest in subgroup {worst}, {known[worst]:.3f}."
+        n = number(result["by_subgroup"][worst]["n"])
+        said += f" It is largest in subgroup {worst}, {known[worst]:.3f} (n = {n})."
     return said
 
 

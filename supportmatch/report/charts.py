@@ -27,6 +27,8 @@ N_SERIES = 8
 """Colours that a theme has."""
 MARKERS: Final = ("●", "■", "▲", "◆", "▼", "✚", "★", "✖")
 """How the page writes the marks of `draw_points`."""
+HOLLOW_MARKERS: Final = ("○", "□", "△", "◇", "▽", "✙", "☆", "✕")
+"""The same for hollow marks."""
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "*", "X")
 _INK, _GRID, _MUTED = "#010203", "#010204", "#010205"
 _SERIES = tuple(f"#0102{i + 16:02x}" for i in range(N_SERIES))
@@ -70,6 +72,16 @@ MOST_IN_BAG = 32
 """Images of a bag."""
 _MOST_PIXELS, _MOST_PIXELS_IN_BAG = 64, 48
 _COARSE = 16
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a group of points is drawn."""
+
+    colour: int | None
+    """Which of the theme's colours; None is grey."""
+    mark: int
+    is_hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,13 @@ def draw_curve(
 
 
 def draw_points(
-    points: NDArray[Any], group: NDArray[Any], key: str, title: str, alt: str, limits: tuple[float, float, float, float]
+    points: NDArray[Any],
+    group: NDArray[Any],
+    key: str,
+    title: str,
+    alt: str,
+    limits: tuple[float, float, float, float],
+    looks: Sequence[Look] = (),
 ) -> Drawing:
     """Draw rows in the plane, with colour and mark by group; negative groups are small and grey.
 
@@ -147,6 +165,7 @@ def draw_points(
         title: The drawing's title.
         alt: The same in words.
         limits: Ends of both axes.
+        looks: That of each group; by default each has its own colour and mark.
     """
     chosen = spread(len(points), MOST_POINTS)
     points, group = points[chosen], group[chosen]
@@ -155,8 +174,13 @@ def draw_points(
         values = np.unique(group).tolist()
         for turn, value in product(range(_TURNS), values):
             own = points[group == value][turn::_TURNS]
-            colour, marker = (_MUTED, ".") if value < 0 else (_SERIES[value % N_SERIES], _MARKERS[mark_of(value)])
-            axis.plot(*own.T, marker, color=colour, markersize=3.2, markeredgewidth=0, alpha=0.85)
+            if value < 0:
+                axis.plot(*own.T, ".", color=_MUTED, markersize=3.2, markeredgewidth=0, alpha=0.85)
+                continue
+            look = looks[value] if looks else Look(value % N_SERIES, mark_of(value))
+            colour = _MUTED if look.colour is None else _SERIES[look.colour]
+            hollow = {"markerfacecolor": "none", "markeredgewidth": 0.8} if look.is_hollow else {"markeredgewidth": 0}
+            axis.plot(*own.T, _MARKERS[look.mark], color=colour, markersize=3.2, alpha=0.85, **hollow)
         axis.set(xlim=limits[:2], ylim=limits[2:], xticks=[], yticks=[])
         axis.spines[["top", "right"]].set_visible(True)
         for spine in axis.spines.values():

@@ -22,6 +22,8 @@ from supportmatch.output import write_atomically
 
 SCHEMA = 1
 VALUES, ARRAYS = "report.json", "report.safetensors"
+TEST, MEASURED = "test", "measured"
+"""Roles of files: measured on at the fit, as the alternatives were, and measured on later."""
 MOST_ROWS = 500
 """Rows of history that are kept; more are averaged in blocks."""
 
@@ -53,7 +55,8 @@ class ReportContent:
     """`method`, `names` and `sizes` of the clusters of the deployment set."""
     codes: Values | None
     """z of some rows in the plane: `before` and `after` (n, 2), `set` (0 training, 1 deployment), `group` (an index of
-    `names`; negative where it is not known), `names`, and the `method` of projection. If `before` is not the very
+    `names`; negative where it is not known), `names`, and the `method` of projection. Beside `names` stand `sources`,
+    the source that a group is or is tied to (-1 for none), and `of_deployment`. If `before` is not the very
     beginning, `early_step` says after how many steps it was."""
     reconstructions: Values | None
     """For `train` and `deploy`: byte images (n, C, H, W) named `original`, `full`, `side_zeroed`, `z_zeroed`."""
@@ -62,9 +65,10 @@ class ReportContent:
     attended_rows: Values | None
     """`columns`, `rows` and `weights` of the deployment rows that the discriminator attended to most."""
     evaluation: Values | None
-    """What `Evaluation.to_json` returned, perhaps with `calibration`."""
+    """What `Evaluation.to_json` returned, perhaps with `calibration`; of the file `measured` if there is one, else of
+    `test`."""
     alternatives: tuple[Values, ...]
-    """`name`, `what`, `robust_accuracy`, `accuracy` and `chosen` of what was compared."""
+    """`name`, `what`, `robust_accuracy`, `accuracy` and `chosen` of what was compared, on the file `test`."""
     provenance: Values
     """`command`, `seed`, `versions`, `files` (role, name, rows, sha256), `date`, and how pictures were `prepared`."""
 

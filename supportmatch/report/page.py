@@ -32,6 +32,7 @@ from supportmatch.report.card import (
     intended_use,
     interval_text,
     limits,
+    listed,
     method,
     number,
     overall_metrics,
@@ -45,7 +46,7 @@ from supportmatch.report.content import ReportContent, Values
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from supportmatch.report.charts import Drawing, Picture
+    from supportmatch.report.charts import Drawing, Look, Picture
 
 TABS = {
     "overview": "Overview",
@@ -238,8 +239,10 @@ def _measured_tiles(content: ReportContent) -> Iterable[Tile]:
     present = {name: cell for name, cell in result["by_source"].items() if cell["n"]}
     name = min(present, key=lambda source: present[source]["accuracy"])
     cell = present[name]
+    n_sources = len(result["by_source"])
+    some = f" (over {len(present)} of {n_sources} sources)" if len(present) < n_sources else ""
     yield Tile(
-        "Lowest in a source",
+        f"Lowest in a source{some}",
         proportion(cell["accuracy"]),
         f"95 % interval {interval_text(cell['interval'])}; {clipped(name, 60)}, n = {number(cell['n'])}",
     )
@@ -357,15 +360,15 @@ def _cluster_table(content: ReportContent) -> Table | None:
     if content.clusters is None:
         return None
     names, sizes = content.clusters["names"], content.clusters["sizes"]
-    total, most = sum(sizes), max(1, *sizes)
+    total = sum(sizes)
     rows = [
-        (Cell(name), Cell(number(size)), Cell(f"{size / max(1, total):.1%}"), Cell("", share=size / most))
+        (Cell(name), Cell(number(size)), Cell(f"{size / max(1, total):.1%}"), Cell("", share=size / max(1, total)))
         for name, size in zip(names, sizes, strict=True)
     ]
     return _table(
         "clusters",
         f"{len(names)} clusters, by the method {clipped(str(content.clusters['method']), 60)}",
-        ["Cluster", "Rows", "Share", "Size"],
+        ["Cluster", "Rows", "Share", "0 to 100 %"],
         rows,
         numeric=(1, 2),
         note="Clusters are named by what was found, not by labels of deployment rows, which the fit never sees.",
@@ -377,7 +380,7 @@ def _cluster_table(content: ReportContent) -> Table | None:
 
 def _representation(content: ReportContent) -> Values:
     return {
-        "codes": _code_figures(content.codes) if content.codes else None,
+        "codes": _code_figures(content.codes, content.audit) if content.codes else None,
         "reconstructions": _reconstruction_figures(content.reconstructions) if content.reconstructions else [],
         "attention": _attention_figures(content.attention) if content.attention else [],
         "attended_rows": _attended_table(content.attended_rows) if content.attended_rows else None,
@@ -386,12 +389,15 @@ def _representation(content: ReportContent) -> Values:
     }
 
 
-def _code_figures(codes: Values) -> Values:
-    from supportmatch.report.charts import draw_points
+def _code_figures(codes: Values, audit: Values) -> Values:
+    from supportmatch.report.charts import Look, draw_points
 
     in_deployment, group, names = np.asarray(codes["set"]), np.asarray(codes["group"]), codes["names"]
+    looks, few = _looks_of_groups(codes, audit), _has_few_sources(audit)
+    of_set = [Look(0, 0), Look(1, 1, is_hollow=True)]
     early = codes.get("early_step")
-    moments = {"before": f"after {number(early)} steps" if early else "before matching", "after": "after matching"}
+    start = f"early (after {_steps(early)})" if early else "before matching"
+    moments = {"before": start, "after": "after matching"}
     by_set: list[Figure] = []
     by_group: list[Figure] = []
     for moment, when in moments.items():
@@ -406,34 +412,78 @@ def _code_figures(codes: Values) -> Values:
         )
         if apart is not None:
             said += f" The middles of both sets are {apart:.1f} standard deviations apart."
-        for figures, what, values, kind in (
-            (by_set, "by set", in_deployment, "set"),
-            (by_group, "by source or cluster", group, "group"),
+        for figures, what, values, kind, own in (
+            (by_set, "by set", in_deployment, "set", of_set),
+            (by_group, "by source or cluster" if few else "by class or cluster", group, "group", looks),
         ):
             title = f"{when[0].upper()}{when[1:]}, {what}"
             alt = f"{said} Coloured {what}."
-            drawing = draw_points(points, values, f"codes-{moment}-{kind}", title, alt, limits)
-            distance = f"{apart:.1f} standard deviations between the sets." if apart is not None else ""
+            drawing = draw_points(points, values, f"codes-{moment}-{kind}", title, alt, limits, own)
+            distance = ""
+            if apart is not None:
+                distance = (
+                    f"{apart:.1f} standard deviations between the sets: so far apart are their middles, measured by "
+                    "how widely rows of one set are spread; at 0 they coincide."
+                )
             caption = f"{distance} {outside}".strip() if kind == "set" else outside
             figures.append(Figure(f"codes-{moment}-{kind}", title, caption, drawing))
-    used = [i for i in range(len(names)) if (group == i).any()]
+    legend: dict[Look, list[str]] = {}
+    for i in np.unique(group[group >= 0]).tolist():
+        legend.setdefault(looks[i], []).append(str(names[i]))
     unknown = ["not known"] if (group < 0).any() else []
     return {
         "method": codes["method"],
         "by_set": by_set,
         "by_group": by_group,
-        "set_legend": [_legend_entry(0, "Training set"), _legend_entry(1, "Deployment set")],
+        "set_legend": [_legend_entry(of_set[0], "Training set"), _legend_entry(of_set[1], "Deployment set")],
         "group_legend": [
-            *(_legend_entry(i, names[i]) for i in used[:_MOST_CELLS]),
+            *(_legend_entry(look, listed(found, 3)) for look, found in [*legend.items()][:_MOST_CELLS]),
             *(LegendEntry("·", "muted", name) for name in unknown),
         ],
+        "are_sources_told_apart": few,
+        "heading": f"z {start if early else 'before'} and after matching",
     }
 
 
-def _legend_entry(group: int, name: object) -> LegendEntry:
-    from supportmatch.report.charts import MARKERS, N_SERIES, mark_of
+def _steps(n: int) -> str:
+    return f"{number(n)} step{'' if n == 1 else 's'}"
 
-    return LegendEntry(MARKERS[mark_of(group)], f"series-{group % N_SERIES + 1}", clipped(str(name), 80))
+
+def _looks_of_groups(codes: Values, audit: Values) -> list[Look]:
+    """Return how each group of codes is drawn.
+
+    A source has one colour and mark in both sets, or one for all of its class where sources are more than colours;
+    marks of deployment rows are hollow, and those of clusters without labelled rows are grey as well, of shapes that
+    no source has as long as there are any.
+    """
+    from supportmatch.report.charts import MARKERS, N_SERIES, Look
+
+    n_subgroups, few = len(audit["subgroups"]), _has_few_sources(audit)
+    present, sources = set(np.unique(codes["group"]).tolist()), codes["sources"]
+    places = [(source if few else source // n_subgroups) % N_SERIES for source in sources]
+    taken = {place for i, place in enumerate(places) if sources[i] >= 0 and i in present}
+    free = [mark for mark in range(len(MARKERS)) if mark not in taken] or [*range(len(MARKERS))]
+    looks, n_unseen = [], 0
+    for source, place, of_deployment in zip(sources, places, codes["of_deployment"], strict=True):
+        if source < 0:
+            looks.append(Look(None, free[n_unseen % len(free)], is_hollow=True))
+            n_unseen += 1
+        else:
+            looks.append(Look(place, place, is_hollow=of_deployment))
+    return looks
+
+
+def _has_few_sources(audit: Values) -> bool:
+    from supportmatch.report.charts import N_SERIES
+
+    return len(audit["classes"]) * len(audit["subgroups"]) <= N_SERIES
+
+
+def _legend_entry(look: Look, name: str) -> LegendEntry:
+    from supportmatch.report.charts import HOLLOW_MARKERS, MARKERS
+
+    css = "muted" if look.colour is None else f"series-{look.colour + 1}"
+    return LegendEntry((HOLLOW_MARKERS if look.is_hollow else MARKERS)[look.mark], css, clipped(name, 200))
 
 
 def _limits_of(points: NDArray[Any]) -> tuple[float, float, float, float]:
@@ -507,7 +557,10 @@ def _attended_table(attended: Values) -> Table:
         "The deployment rows that the discriminator attended to most",
         ["Weight", *attended["columns"]],
         rows,
-        note="If the discriminator still tells the sets apart, it does so by rows like these.",
+        note=(
+            "These are raw rows of the deployment file: remember that before you hand this page on. If the "
+            "discriminator still tells the sets apart, it does so by rows like these."
+        ),
     )
 
 
@@ -518,7 +571,7 @@ def _results(content: ReportContent) -> Values:
     result = content.evaluation
     alternatives = {
         "alternatives": _alternatives_table(content),
-        "comparison": alternatives_sentence(content) if content.alternatives else "",
+        "comparison": alternatives_sentence(content),
     }
     if result is None:
         return {"measured": False, "sentence": how_to_measure(content), **alternatives}
@@ -527,14 +580,15 @@ def _results(content: ReportContent) -> Values:
         "sentence": (
             f"Measured on {number(result['n'])} labelled rows. The positive class, of which positive rate, "
             f"true-positive and true-negative rate speak, is {clipped(str(result['positive_class']))}. Intervals are "
-            "95 %: Wilson's within a source or subgroup, bootstrap percentiles over all rows."
+            "95 %: Wilson's within a source or subgroup, bootstrap percentiles for the accuracies over all rows, and "
+            "percentiles of the posterior for ratios, differences and HGR."
         ),
         "overall": _overall_table(result),
         "by_source": _source_table(result, set(content.audit["missing"])),
         "by_subgroup": _subgroup_table(result),
         "by_pair": _pair_table(result),
         "undefined": undefined_numbers(result),
-        "calibration": _calibration(result.get("calibration")),
+        "calibration": _calibration(result),
         **alternatives,
     }
 
@@ -614,7 +668,8 @@ def _pair_table(result: Values) -> Table | None:
     )
 
 
-def _calibration(calibration: Values | None) -> Values | None:
+def _calibration(result: Values) -> Values | None:
+    calibration = result.get("calibration")
     if calibration is None:
         return None
     from supportmatch.report.charts import draw_calibration
@@ -625,9 +680,12 @@ def _calibration(calibration: Values | None) -> Values | None:
         caption = "On the dashed line, stated probabilities are right. The larger a point, the more rows."
         figure = Figure("calibration", "Calibration", caption, drawing)
     by_subgroup = calibration.get("by_subgroup") or {}
-    rows = [(Cell(name), Cell(proportion(value))) for name, value in by_subgroup.items()]
-    table = _table("calibration-by-subgroup", "Calibration error", ["Subgroup", "Error"], rows, numeric=(1,))
-    return {"sentence": calibration_sentence(calibration), "figure": figure, "table": table if rows else None}
+    rows = [
+        (Cell(name), Cell(proportion(value)), Cell(number(result["by_subgroup"][name]["n"])))
+        for name, value in by_subgroup.items()
+    ]
+    table = _table("calibration-by-subgroup", "Calibration error", ["Subgroup", "Error", "n"], rows, numeric=(1, 2))
+    return {"sentence": calibration_sentence(result), "figure": figure, "table": table if rows else None}
 
 
 def _alternatives_table(content: ReportContent) -> Table | None:

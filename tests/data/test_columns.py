@@ -94,6 +94,8 @@ def test_the_user_decides_over_what_is_found() -> None:
     assert [found[name].kind for name in "niw"] == ["categorical", "numeric", "dropped"]
     with pytest.raises(ConfigError, match="no column zip"):
         plan(table(n=NUMBERS), drop=("zip",))
+    with pytest.raises(ConfigError, match="Did you mean 'zipcode'"):
+        plan(table(zipcode=WORDS), drop=("zip code",))
     with pytest.raises(ConfigError, match="two kinds"):
         plan(table(n=NUMBERS), drop=("n",), numeric=("n",))
 
@@ -138,7 +140,7 @@ def test_features_are_selected_in_the_order_of_the_plan_as_floats_and_text() -> 
         chosen.select(pa.table({"n": ["1"]}), "file")
     with pytest.raises(TableFileError, match="infinity"):
         chosen.select(pa.table({"z": ["a"], "n": ["inf"]}), "file")
-    with pytest.raises(TableFileError, match="mixes 1 numbers with 1"):
+    with pytest.raises(TableFileError, match="mixes at least 1 number with at least 1 value that is no number"):
         chosen.select(pa.table({"z": ["a", "b"], "n": ["1", "x"]}), "file")
 
 
@@ -180,6 +182,8 @@ def test_missing_roles_name_the_columns_that_there_are() -> None:
         Roles("income", ("s",)).check(["y", "s"], "file")
     with pytest.raises(TableFileError, match="no subgroup column 'sex'"):
         Roles("y", ("sex",)).check(["y", "s"], "file")
+    with pytest.raises(TableFileError, match=r"its columns are Income, s\. Did you mean 'Income'\? Correct"):
+        Roles("incme", ("s",)).check(["Income", "s"], "file")
     with pytest.raises(ConfigError, match="different columns"):
         Roles("y", ("y",)).check(["y", "s"], "file")
     with pytest.raises(TableFileError, match="no row of file has both"):

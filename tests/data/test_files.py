@@ -162,6 +162,15 @@ def test_a_file_that_is_no_table_is_one_sentence(csv: Path, content: bytes, said
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "content", [b"<!DOCTYPE html>\n<html>", b"\n\n  <HTML lang='en'>\n", b'\xef\xbb\xbf<?xml version="1.0"?>\n<a>\n']
+)
+def test_a_web_page_is_said_to_be_one(tmp_path: Path, content: bytes) -> None:
+    for path in (write(tmp_path / "page.csv", content), write(tmp_path / "page.csv.gz", gzip.compress(content))):
+        with pytest.raises(TableFileError, match="is a web page or XML, not a table: download the file itself"):
+            open_table(path)
+
+
 def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TableFileError, match="there is no file"):
         open_table(tmp_path / "no.csv")

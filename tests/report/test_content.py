@@ -61,6 +61,8 @@ def make_content(kind: str = "images", grid: SourceGrid = GRID, **changes: Any) 
             "set": np.repeat([0, 1], 30).astype(np.int8),
             "group": rng.integers(-1, len(sources), 60),
             "names": sources,
+            "sources": [*range(len(sources) - 1), -1],
+            "of_deployment": [i % 2 == 1 for i in range(len(sources))],
             "method": "PCA",
         },
         "reconstructions": {s: {p: pictures(4) for p in panels} for s in ("train", "deploy")} if images else None,

@@ -19,7 +19,15 @@ from PIL import Image
 from supportmatch.audit import audit_counts
 from supportmatch.data.columns import Column
 from supportmatch.metrics import evaluate
-from supportmatch.report.charts import N_SERIES, draw_calibration, draw_curve, draw_points, picture_bag, picture_strip
+from supportmatch.report.charts import (
+    N_SERIES,
+    Look,
+    draw_calibration,
+    draw_curve,
+    draw_points,
+    picture_bag,
+    picture_strip,
+)
 from supportmatch.report.page import TABS, render_page
 from supportmatch.sources import SourceGrid
 
@@ -132,8 +140,61 @@ def test_codes_of_an_early_step_are_not_called_before_matching() -> None:
     codes = make_content().codes
     assert "Before matching, by set" in sections_of(make_content())["representation"]
     text = sections_of(make_content(codes={**codes, "early_step": 75}))["representation"]
-    assert "After 75 steps, by set" in text
+    assert "Early (after 75 steps), by set" in text
+    assert "z early (after 75 steps) and after matching" in text
     assert "Before matching, by set" not in text
+
+
+def scatter(grid: SourceGrid) -> tuple[list[str], str]:
+    """Return the legend and the drawing of the scatter by source, of a fit with a cluster for each source and more."""
+    sources = [grid.source_name(k) for k in range(grid.n_sources)]
+    names = [*(f"training {s}" for s in sources), *(f"deployment {s}" for s in sources), "unseen 1", "unseen 2"]
+    group = np.arange(len(names)).repeat(5)
+    codes = {
+        "before": np.random.default_rng(0).normal(size=(len(group), 2)),
+        "after": np.random.default_rng(1).normal(size=(len(group), 2)),
+        "set": (group >= grid.n_sources).astype(int),
+        "group": group,
+        "names": names,
+        "sources": [*range(grid.n_sources), *range(grid.n_sources), -1, -1],
+        "of_deployment": [i >= grid.n_sources for i in range(len(names))],
+        "method": "PCA",
+    }
+    root = read(render_page(make_content(grid=grid, codes=codes)))
+    (_, legend) = by_id(root, "representation").all("ul", **{"class": "legend"})
+    entries = [f"{li.all('span')[0].attributes['class'].split()[1]} {li.text}" for li in legend.all("li")]
+    return entries, by_id(root, "figure-codes-after-group").text
+
+
+def test_a_source_has_one_colour_in_both_sets_filled_in_training_and_hollow_in_deployment() -> None:
+    entries, said = scatter(SourceGrid(("two", "four"), ("purple", "green")))
+    assert entries == [
+        "series-1 ●training two/purple",
+        "series-2 ■training two/green",
+        "series-3 ▲training four/purple",
+        "series-4 ◆training four/green",
+        "series-1 ○deployment two/purple",
+        "series-2 □deployment two/green",
+        "series-3 △deployment four/purple",
+        "series-4 ◇deployment four/green",
+        "muted ▽unseen 1",
+        "muted ✙unseen 2",
+    ]
+    assert "by source or cluster" in said
+
+
+def test_more_sources_than_colours_are_coloured_by_class() -> None:
+    entries, said = scatter(SourceGrid(("two", "four"), tuple("abcde")))
+    assert [entry.split()[0] for entry in entries] == ["series-1", "series-2", "series-1", "series-2", "muted", "muted"]
+    assert entries[0] == "series-1 ●training two/a, training two/b, training two/c and 2 more"
+    assert "by class or cluster" in said
+
+
+def test_hollow_marks_have_an_outline_in_the_colour_of_the_page() -> None:
+    points, group = np.random.default_rng(0).normal(size=(20, 2)), np.zeros(20, int)
+    svg = draw_points(points, group, "p", "Points", "Many points.", (-3, 3, -3, 3), [Look(2, 0, is_hollow=True)]).svg
+    assert re.search(r'style="fill-opacity: 0; stroke: var\(--series-3\)', svg)
+    assert "fill: var(--series" not in svg
 
 
 def test_a_table_report_has_columns_and_the_most_attended_rows() -> None:
@@ -142,6 +203,24 @@ def test_a_table_report_has_columns_and_the_most_attended_rows() -> None:
     assert [th.text for th in columns.all("th", scope="row")] == ["age", "id"]
     assert [row.text for row in attended.all("tr")] == ["Weightage", "0.200039", "0.100052"]
     assert "Rows of a table are not pictures" in by_id(root, "representation").text
+
+
+def test_sizes_of_clusters_are_bars_of_their_share_of_all_rows() -> None:
+    content = make_content(clusters={"method": "mixture", "names": ["a", "b"], "sizes": [300, 100]})
+    bars = [
+        span.attributes["style"]
+        for span in by_id(read(render_page(content)), "table-clusters").all("span", style="width: 75.0%")
+    ]
+    assert bars == ["width: 75.0%"]
+
+
+def test_empty_cells_are_spoken_of_only_if_there_are_any() -> None:
+    config = make_content("table").config
+    config = {**config, "table": {**config["table"], "missing": "own-category"}}
+    for missing in (0.0, 0.1):
+        columns = (asdict(Column("age", "numeric", "", 70, missing)),)
+        text = sections_of(make_content("table", columns=columns, config=config))["training"]
+        assert ("Of empty cells" in text) == (missing > 0)
 
 
 def test_a_missing_source_is_marked_in_words_and_by_a_pattern() -> None:
@@ -178,9 +257,12 @@ def test_without_an_evaluation_the_page_says_that_nothing_was_measured_and_how_t
 def test_rows_that_lack_the_missing_source_leave_it_unknown() -> None:
     grid = SourceGrid(("two", "four"), ("purple", "green"))
     y, s = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
-    text = sections_of(make_content(evaluation=evaluate(y, y, s, grid).to_json()))["overview"]
-    assert "These rows include none of four/purple" in text
-    assert "still unknown" in text
+    content = make_content(evaluation=evaluate(y, y, s, grid).to_json())
+    overview = by_id(read(render_page(content)), "overview")
+    assert overview.text.count("These rows include none of four/purple") == 1
+    assert "still unknown" in overview.all("div", role="note")[0].text
+    assert "Lowest in a source (over 3 of 4 sources)" in overview.text
+    assert "Lowest in a source (over" not in sections_of(make_content())["overview"]
 
 
 def test_warnings_come_before_everything_else_in_the_overview() -> None:
@@ -237,6 +319,20 @@ def test_every_rate_stands_beside_its_n_and_interval() -> None:
         assert expected in rows
 
 
+def test_calibration_errors_stand_beside_their_n() -> None:
+    content = make_content()
+    root = read(render_page(content))
+    n = {name: rates["n"] for name, rates in content.evaluation["by_subgroup"].items()}
+    rows = [row.text for row in by_id(root, "table-calibration-by-subgroup").all("tr")]
+    assert rows[1:] == [f"{name}0.040{n[name]}" for name in n]
+    assert f"largest in subgroup purple, 0.040 (n = {n['purple']})" in by_id(root, "results").text
+
+
+def test_the_distance_of_the_sets_is_explained_where_it_is_printed() -> None:
+    text = by_id(read(render_page(make_content())), "figure-codes-after-set").text
+    assert re.search(r"\d\.\d standard deviations between the sets: so far apart are their middles", text)
+
+
 def test_with_three_subgroups_every_pair_is_compared() -> None:
     grid = SourceGrid(("no", "yes"), ("a", "b", "c"))
     table = by_id(read(render_page(make_content(grid=grid))), "table-by-pair")
@@ -267,6 +363,20 @@ def test_command_files_versions_and_settings_are_there_to_repeat_it() -> None:
     assert "ab" * 32 in text
     assert "torch 2.13.0" in text
     assert '[clustering] method = "mixture"' in text
+
+
+def test_alternatives_measured_on_other_rows_say_so_and_still_warn() -> None:
+    better = (
+        {"name": "matching", "what": "", "robust_accuracy": 0.9, "accuracy": 0.95, "chosen": True},
+        {"name": "logistic", "what": "simple", "robust_accuracy": 0.93, "accuracy": 0.95, "chosen": False},
+    )
+    files = [{"role": "test", "name": "t.csv", "rows": 70}, {"role": "measured", "name": "m.csv", "rows": 50}]
+    root = read(render_page(make_content(alternatives=better, provenance={"files": files})))
+    warning = root.all("div", role="note")[0].text
+    assert "at the fit, on other rows (t.csv, n = 70) than those measured here. On those rows logistic" in warning
+    assert "(t.csv, n = 70)" in by_id(root, "results").text
+    text = sections_of(make_content(alternatives=()))["results"]
+    assert "No simpler method was measured; fit with --test to have them measured" in text
 
 
 def test_whatever_is_lacking_is_said_in_a_sentence() -> None:
@@ -377,6 +487,8 @@ def test_large_inputs_stay_under_five_megabytes() -> None:
             "set": rng.integers(0, 2, n).astype(np.int8),
             "group": rng.integers(0, len(sources), n),
             "names": sources,
+            "sources": [*range(len(sources))],
+            "of_deployment": [False] * len(sources),
             "method": "UMAP",
         },
         reconstructions={
