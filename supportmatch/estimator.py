@@ -131,12 +131,11 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities, rows x classes in the order of `classes_`."""
         check_is_fitted(self)
-        rows = self.reader_.read(X)
-        return self._judge_by_z(rows) if self.final_ is None else predict_rows(self.final_, rows)
+        return self.judge_by_z(X) if self.final_ is None else predict_rows(self.final_, self.reader_.read(X))
 
-    def _judge_by_z(self, rows: Unlabeled) -> NDArray[np.float64]:
-        """Return what the classifier on z says."""
-        return predict_rows(self.classifier_, Rows(transform_rows(self.encoder_, rows)))
+    def judge_by_z(self, X: Features) -> NDArray[np.float64]:
+        """Return class probabilities by the classifier on z, whichever has the last word."""
+        return predict_rows(self.classifier_, Rows(self.transform(X)))
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return the most probable class of each row."""
@@ -280,7 +279,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     def _fit_final(self, train: Labeled, deploy: Unlabeled, pairing: Pairing) -> None:
         """Train the classifier of the rows of both sets, and say what speaks against it."""
         sources = name_softly(self.clusters_, pairing, train.grid)
-        by_z = self._judge_by_z(deploy)
+        by_z = predict_rows(self.classifier_, Rows(transform_rows(self.encoder_, deploy)))
         self.agreement_ = agreement(sources, by_z)
         believed = corroborate(sources, by_z) if self.agreement_ >= CORROBORATED else sources
         with self._stage("final classifier") as report:
@@ -290,7 +289,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if self.clusters_.method != "factorised":  # whose names are not a matter of what is simple
             subgroups = sources.argmax(axis=1) % train.grid.n_subgroups
             named = simplicity(predicted.argmax(axis=1), subgroups, deploy, train.support, self.seed_)
-        for doubt in doubts_about(named, train.support, sources, predicted):
+        for doubt in doubts_about(named, predicted):
             warnings.warn(doubt, SupportMatchWarning, stacklevel=4)
 
     _snapshots: Snapshots | None = None

@@ -50,6 +50,7 @@ from supportmatch.errors import (
     SupportMatchWarning,
 )
 from supportmatch.estimator import SupportMatchingClassifier
+from supportmatch.final import CORROBORATED
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
@@ -407,6 +408,16 @@ def _alternatives(model: _WatchedFit, test: tuple[Features, Labels], report: Rep
     ]
     own = _scores(model.predict(rows), labels)
     found = [{"name": "support-matching", "what": "the model in this folder", **own, "chosen": True}]
+    if model.final_ is not None:
+        by_z = np.array(model.grid_.classes)[model.judge_by_z(rows).argmax(axis=1)]
+        found.append(
+            {
+                "name": "z alone",
+                "what": "the classifier on z, as in the paper",
+                **_scores(by_z, labels),
+                "chosen": False,
+            }
+        )
     for done, (name, what, rival) in enumerate(rivals, start=1):
         note = ""
         try:
@@ -442,6 +453,8 @@ def _content(
     if hasattr(model, "clusters_"):
         found = model.clusters_
         clusters = {"method": found.method, "names": _cluster_names(model), "sizes": found.sizes.tolist()}
+        if model.final_ is not None:
+            clusters["final"] = _say_final(model)
     images = request.source.file_column is not None
     bags = model.deploy_bags_.draw(0)[:_SHOWN_BAGS]
     reconstructions = attention = attended = None
@@ -490,6 +503,17 @@ def _content(
             ],
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         },
+    )
+
+
+def _say_final(model: _WatchedFit) -> str:
+    """Say what predicts in the end, and what it learned from."""
+    corroborated = model.agreement_ >= CORROBORATED
+    return (
+        "A network of the features themselves has the last word. It learned from labelled rows and from deployment "
+        "rows, every source equally often; deployment rows were given the classes of their clusters"
+        + (", averaged with those that z says" if corroborated else "")
+        + f" (for {model.agreement_:.1%} of deployment rows both say the same class)."
     )
 
 

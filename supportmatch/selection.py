@@ -44,8 +44,6 @@ Array = NDArray[np.float64]
 
 UNCLEAR = 0.02
 """Margin of names below which it is said that they may be wrong."""
-SAME_THING = 0.95
-"""Rank correlation of class and subgroup, as guessed for deployment rows, from which on they are one thing."""
 UNSURE = 0.9
 """Share of its greatest possible value from which on the entropy of predictions says that nothing was learnt."""
 
@@ -146,14 +144,12 @@ def simplicity(classes: Ids, subgroups: Ids, deploy: Unlabeled, support: Support
         return None
 
 
-def doubts_about(named: Pairing | None, support: Support, sources: Array | None, probabilities: Array) -> Sequence[str]:
+def doubts_about(named: Pairing | None, probabilities: Array) -> Sequence[str]:
     """Return a sentence for everything that speaks against a run.
 
     Args:
         named: What `simplicity` returned.
-        support: What training has seen.
-        sources: Probabilities of sources for deployment rows, where clusters have names.
-        probabilities: Probabilities of classes that the run predicts for them.
+        probabilities: Probabilities of classes that the run predicts for deployment rows.
     """
     said = []
     if named is not None and named.sources != named.cluster_ids:
@@ -167,33 +163,9 @@ def doubts_about(named: Pairing | None, support: Support, sources: Array | None,
             f"which unseen rows are which class is unclear: other names for them are nearly as simple (margin "
             f"{named.margin:.3f}). Measure before you use the model, or label some rows of the missing sources."
         )
-    if sources is not None and support.missing_sources:
-        correlation = _likeness(sources, support)
-        if abs(correlation) > SAME_THING:
-            said.append(
-                "class and subgroup cannot be told apart: what training shows of both is the same variation of the "
-                f"features (rank correlation {correlation:.2f} over deployment rows), so missing sources look like "
-                "seen ones. No method can classify them; add features that differ, or labels."
-            )
     if entropy(probabilities) > UNSURE:
         said.append(
             "predictions on deployment rows are hardly better than guesses: the classes cannot be told from the "
             "features. Check that the features are the right ones."
         )
     return said
-
-
-def _likeness(sources: Array, support: Support) -> float:
-    """Return the rank correlation of class and subgroup over rows, the strongest over pairs of names."""
-    joint = sources.reshape(len(sources), support.grid.n_classes, -1)
-    by_class, by_subgroup = (_ranks(joint.sum(axis=axis)) for axis in (2, 1))
-    n = by_class.shape[1]
-    correlations = np.corrcoef(by_class.T, by_subgroup.T)[:n, n:]
-    return float(correlations.flat[np.nanargmax(np.abs(correlations))]) if np.isfinite(correlations).any() else 0.0
-
-
-def _ranks(values: Array) -> Array:
-    from scipy.stats import rankdata
-
-    ranked: Array = rankdata(values, axis=0)
-    return ranked

@@ -377,6 +377,8 @@ def method(content: ReportContent) -> list[Passage]:
             f"{_CLASSIFIER_SAMPLING.get(get('classifier.sampling'), 'drawn in a way of its own')}.",
         )
     )
+    if content.clusters and (final := content.clusters.get("final")):
+        passages.append(Passage("Predicting", final))
     return passages
 
 
@@ -438,6 +440,11 @@ def _matching(content: ReportContent, get: _Settings) -> list[Passage]:
             f"from z and s~ together (adversarial weight {get('matching.adversarial_weight', 0):g}, reconstruction "
             f"weight {get('matching.reconstruction_weight', 0):g})."
         )
+        if (guided := get("matching.guided_steps")) and get("matching.class_weight"):
+            text += (
+                f" In the first {number(min(guided, get('matching.steps')))} steps z also had to tell the classes of "
+                "deployment rows as their clusters are named."
+            )
     return [*passages, Passage("Matching", text)]
 
 

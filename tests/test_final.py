@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from supportmatch import SupportMatchingClassifier, load, make_sources, preset
+from supportmatch.bags import WeightedBags
+from supportmatch.classifier import predict_rows
+from supportmatch.clustering import Clusters
+from supportmatch.config import Config, FinalConfig, default_config
+from supportmatch.errors import SupportMatchWarning
+from supportmatch.final import agreement, build_final, corroborate, fit_final, name_softly
+from supportmatch.pairing import Pairing
+from supportmatch.sources import SourceGrid
+
+GRID = SourceGrid(classes=(2, 4), subgroups=("purple", "green"))
+
+
+def named(*sources: int) -> Pairing:
+    return Pairing(tuple(range(len(sources))), sources, {sources: 1.0}, 1.0)
+
+
+def quick(steps: int = 20) -> Config:
+    config = default_config(images=False, n_sources=4)
+    return config.model_copy(
+        update={
+            "matching": config.matching.model_copy(update={"steps": steps}),
+            "clustering": config.clustering.model_copy(update={"heads": "linear"}),
+        }
+    )
+
+
+def test_rows_are_drawn_in_proportion_to_their_weights_and_never_without_one() -> None:
+    weights = np.array([0.0, 1.0, 3.0, 0.0])
+    bags = WeightedBags(weights, 10, 400, seed=0, purpose="test")
+    drawn = np.bincount(np.concatenate([bags.draw(step).reshape(-1) for step in range(5)]), minlength=4)
+    assert drawn[[0, 3]].tolist() == [0, 0]
+    assert drawn[2] / drawn[1] == pytest.approx(3, rel=0.05)
+    np.testing.assert_array_equal(bags.draw(3), bags.draw(3))
+    assert (bags.draw(3) != bags.draw(4)).any()
+
+
+def test_clusters_of_the_same_name_are_one_source() -> None:
+    p = np.array([[0.5, 0.2, 0.2, 0.0, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
+    clusters = Clusters(p.argmax(axis=1), (0, 1, 2, 3, 4), p, "mixture")
+    np.testing.assert_allclose(name_softly(clusters, named(0, 1, 2, 3, 2), GRID), [[0.5, 0.2, 0.3, 0], [0, 0, 0, 1]])
+
+
+def test_clusters_without_probabilities_name_rows_for_certain() -> None:
+    clusters = Clusters(np.array([3, 0]), (0, 1, 2, 3), None, "kmeans")
+    np.testing.assert_array_equal(name_softly(clusters, named(0, 1, 3, 2), GRID), np.eye(4)[[2, 0]])
+
+
+def test_what_z_says_moves_classes_and_leaves_subgroups_and_totals() -> None:
+    rng = np.random.default_rng(0)
+    sources, by_z = rng.dirichlet(np.ones(4), 50), rng.dirichlet(np.ones(2), 50)
+    believed = corroborate(sources, by_z)
+    np.testing.assert_allclose(believed.sum(axis=1), 1)
+    joint, before = believed.reshape(-1, 2, 2), sources.reshape(-1, 2, 2)
+    np.testing.assert_allclose(joint.sum(axis=1), before.sum(axis=1))
+    np.testing.assert_allclose(joint.sum(axis=2), (before.sum(axis=2) + by_z) / 2)
+
+
+def test_agreement_counts_rows_of_the_same_class() -> None:
+    sources = np.eye(4)[[0, 1, 2, 3]]  # classes 0 0 1 1
+    assert agreement(sources, np.eye(2)[[0, 0, 1, 0]]) == 0.75
+
+
+@pytest.mark.parametrize(("side", "levels"), [(8, 2), (16, 3), (32, 4), (64, 4)])
+def test_small_pictures_get_as_many_levels_as_they_have_room_for(side: int, levels: int) -> None:
+    network = build_final((3, side, side), 2, FinalConfig())
+    assert sum(type(layer).__name__ == "Conv2d" for layer in network) == levels
+
+
+def test_the_final_classifier_learns_the_missing_source_from_the_deployment_set() -> None:
+    problem = make_sources(seed=0)
+    train, deploy, test = problem.train, problem.deploy, problem.test
+    truth = np.eye(4)[train.grid.source_ids(problem.oracle.y, problem.oracle.subgroup)]
+    config = FinalConfig(widths=(16,), epochs=20, learning_rate=1e-2)
+    network = fit_final(train, deploy, truth, config, seed=0)
+    right = predict_rows(network, test).argmax(axis=1) == test.y
+    assert min(right[test.source_ids == k].mean() for k in range(4)) > 0.85
+    again = fit_final(train, deploy, truth, config, seed=0)
+    np.testing.assert_array_equal(predict_rows(network, test), predict_rows(again, test))
+
+
+def test_a_saved_model_predicts_with_its_final_classifier(tmp_path: Path) -> None:
+    problem = make_sources(seed=0)
+    train = problem.train
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1], config=quick())
+    model.fit(train.x, train.y, train.s, problem.deploy.x)
+    assert model.final_ is not None
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(train.x), model.predict_proba(train.x))
+    assert (model.predict_proba(train.x) != model.judge_by_z(train.x)).any()
+
+
+def test_the_presets_of_the_paper_leave_the_last_word_to_z() -> None:
+    for name in ("paper-cmnist-sb", "paper-adult", "lean-images", "lean-tables"):
+        assert preset(name).final.learns_from == "z"
+        assert preset(name).matching.guided_steps == 0
+
+
+def test_an_encoder_of_ones_own_keeps_the_last_word() -> None:
+    from torch import nn
+
+    problem = make_sources(seed=0)
+    train = problem.train
+    encoder = nn.Sequential(nn.Linear(train.x.shape[1], 8))
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1], encoder=encoder)
+    assert model._resolve(train).final.learns_from == "z"
+
+
+def test_clusters_that_cannot_be_named_leave_a_model_on_z_and_a_warning() -> None:
+    problem = make_sources(seed=0)
+    train = problem.train
+    start = quick()
+    clustering = start.clustering.model_copy(update={"method": "kmeans", "pretrain_steps": 3, "n_clusters": 40})
+    config = start.model_copy(update={"clustering": clustering})
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1], config=config)
+    with pytest.warns(SupportMatchWarning) as caught:
+        model.fit(train.x, train.y, train.s, problem.deploy.x)
+    assert any("the clusters stay without names" in str(warning.message) for warning in caught)
+    assert model.final_ is None
+    assert model.pairing_ is None
+    np.testing.assert_array_equal(model.predict_proba(train.x), model.judge_by_z(train.x))
