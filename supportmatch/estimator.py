@@ -28,7 +28,7 @@ from supportmatch.metrics import Evaluation, evaluate_names
 from supportmatch.pairing import Pairing, pair_clusters
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
-from supportmatch.seeding import check_seed
+from supportmatch.seeding import check_seed, stream
 from supportmatch.selection import doubts_about, simplicity
 from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
@@ -85,7 +85,13 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.verbose = verbose
 
     def fit(
-        self, X: Features, y: Names, subgroup: Names | None = None, X_deploy: Features | None = None
+        self,
+        X: Features,
+        y: Names,
+        subgroup: Names | None = None,
+        X_deploy: Features | None = None,
+        *,
+        restarts: int = 1,
     ) -> SupportMatchingClassifier:
         """Cluster the deployment rows, match supports, and train the classifier.
 
@@ -95,8 +101,12 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             subgroup: Their subgroups.
             X_deploy: Unlabelled rows. Without them (or without subgroups) nothing can be matched: an ordinary
                 autoencoder and classifier are trained, and a warning says so.
+            restarts: Games to play from other initial weights, each as long as one. The one that the others agree with
+                most is kept, of those that are no exclusive-or of class and subgroup as far as that can be seen
+                (`restarts_`). With the guided start of the defaults one is enough.
         """
         self._forget()
+        self._restarts = _check_restarts(restarts)
         if subgroup is None or X_deploy is None:
             return self._fit_without_matching(X, y, subgroup)
         train, deploy = self._read(X, y, subgroup, X_deploy)
@@ -108,7 +118,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             self.pairing_ = self._name_clusters(train, deploy)
             ids, classes = self.clusters_.ids, np.full(len(deploy), -1)
             if self.pairing_ is not None:
-                classes = self.pairing_.source_ids(ids) // train.grid.n_subgroups
+                sources = self.pairing_.source_ids(ids)
+                classes = sources // train.grid.n_subgroups
+                if self.clusters_.n_clusters > train.grid.n_sources:  # some sources are in several clusters
+                    ids = sources
         ids, classes = self._ranks.tell(ids, len(deploy)), self._ranks.tell(classes, len(deploy))
         return self._fit_stages(train, deploy, ids, guide=None if classes[0] < 0 else classes)
 
@@ -247,34 +260,57 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             deploy_bags = GroupedBags(groups, bags.n_bags, bags.bag_size, seed)
             self.bag_notes_.append(describe_balance(bags.bag_size, len(np.unique(groups)), "deployment groups"))
         self.deploy_bags_ = deploy_bags
-        with progress_bar("matching", enabled=self.verbose) as report:
-            self.encoder_, self.history_ = match_supports(
-                train,
-                deploy,
-                train_bags,
-                deploy_bags,
-                config,
-                seed,
-                encoder=self.encoder,
-                decoder=self.decoder,
-                report=report,
-                watch=self._watch,
-                started=self._started,
-                snapshots=self._snapshots,
-                guide=guide,
-                ranks=self._ranks,
-                hardware=self.hardware,
-            )
-        if not self._ranks.is_first:
+        runs = []
+        for restart in range(self._restarts):
+            own_seed = seed if restart == 0 else int(stream(seed, "restart", restart).integers(2**31))
+            name = "matching" if self._restarts == 1 else f"matching {restart + 1} of {self._restarts}"
+            with progress_bar(name, enabled=self.verbose) as report:
+                player, history = match_supports(
+                    train,
+                    deploy,
+                    train_bags,
+                    deploy_bags,
+                    config,
+                    own_seed,
+                    encoder=self.encoder,
+                    decoder=self.decoder,
+                    report=report,
+                    watch=self._watch,
+                    started=self._started,
+                    snapshots=self._snapshots,
+                    guide=guide,
+                    ranks=self._ranks,
+                    hardware=self.hardware,
+                )
+            if not self._ranks.is_first:
+                continue
+            with self._stage("classifier") as report:
+                classifier = fit_classifier(player, train, config.classifier, own_seed, report)
+            runs.append((player, history, classifier))
+        if not runs:
             return self
-        with self._stage("classifier") as report:
-            self.classifier_ = fit_classifier(self.encoder_, train, config.classifier, seed, report)
+        best = 0 if len(runs) == 1 else self._choose_run([run[0::2] for run in runs], train, deploy, groups)
+        self.encoder_, self.history_, self.classifier_ = runs[best]
         self.final_: nn.Sequential | None = None
         pairing = vars(self).get("pairing_")
         if pairing is not None and config.final.learns_from == "deployment":
             self._fit_final(train, deploy, pairing)
         self.grid_ = train.grid
         return self
+
+    def _choose_run(
+        self, runs: Sequence[tuple[EncoderPlayer, nn.Module]], train: Labeled, deploy: Unlabeled, groups: Ids | None
+    ) -> int:
+        """Return the restart to go on with: natural as far as can be seen, then agreed with most."""
+        by_z = [predict_rows(head, Rows(transform_rows(player, deploy))).argmax(axis=1) for player, head in runs]
+        accord = np.array([[np.mean(a == b) for b in by_z] for a in by_z])
+        natural = np.ones(len(runs), bool)
+        if groups is not None and self.clusters_.method != "factorised" and self.pairing_ is not None:
+            subgroups = self.pairing_.source_ids(self.clusters_.ids) % train.grid.n_subgroups
+            named = [simplicity(classes, subgroups, deploy, train.support, self.seed_) for classes in by_z]
+            natural = np.array([name is None or name.sources == name.cluster_ids for name in named])
+        self.restarts_ = {"agreement": accord.mean(axis=1).tolist(), "natural": natural.tolist()}
+        return int(np.argmax(natural + accord.mean(axis=1)))
 
     def _fit_final(self, train: Labeled, deploy: Unlabeled, pairing: Pairing) -> None:
         """Train the classifier of the rows of both sets, and say what speaks against it."""
@@ -292,6 +328,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         for doubt in doubts_about(named, predicted):
             warnings.warn(doubt, SupportMatchWarning, stacklevel=4)
 
+    _restarts: int = 1
+    """Games to play."""
     _snapshots: Snapshots | None = None
     """Where `fit` keeps what it needs to go on after an interruption."""
     _ranks: Ranks = ALONE
@@ -335,3 +373,9 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if not isinstance(self.config, str):
             raise ConfigError(f"`config` must be 'auto', a preset's name or a Config, but is {self.config!r}.")
         return preset(self.config)
+
+
+def _check_restarts(restarts: int) -> int:
+    if not isinstance(restarts, int | np.integer) or restarts < 1:
+        raise ConfigError(f"`restarts` counts games, at least 1, but is {restarts!r}.")
+    return int(restarts)

@@ -70,6 +70,10 @@ class SupportMatching(Method):
         details: dict[str, Any] = {"last_steps": {k: float(np.mean([row[k] for row in last])) for k in last[0]}}
         if hasattr(model, "clusters_"):
             details["clustering"] = score_clusters(problem, model.clusters_.ids)
+        if model.final_ is not None:
+            by_z = np.array(model.grid_.classes)[model.judge_by_z(problem.X_test).argmax(axis=1)]
+            details["z_alone"] = problem.score(by_z).to_json()["robust_accuracy"]
+            details["agreement"] = model.agreement_
         return Outcome(model.predict(problem.X_test), details, model.history_, arrays_to_show(model))
 
 
@@ -197,6 +201,15 @@ OURS: tuple[Method, ...] = (
         "supportmatch",
         "What `fit` does by default: matching with a guided start, then a classifier of the rows of both sets.",
         _default,
+    ),
+    *(
+        SupportMatching(
+            f"supportmatch-k{k}",
+            f"The default with {k} clusters for four sources.",
+            lambda config, setting, budget, k=k: _with(_default(config, setting, budget), clustering={"n_clusters": k}),  # type: ignore[misc]
+            refuses=_refuse_k(k),
+        )
+        for k in (6, 8)
     ),
     SupportMatching("ours-clustering", "Support-matching; bags balanced by our default clustering.", _our_clustering),
     SupportMatching(
