@@ -83,7 +83,7 @@ def score_run(setting_name: str, seed: int) -> dict[str, Any]:
             "bags": lean.bags.model_copy(update={"n_bags": 4 if images else lean.bags.n_bags}),
         }
     )
-    names = {"subgroup_names": problem.subgroup_names, "class_names": problem.class_names}
+    names: dict[str, Any] = {"subgroup_names": problem.subgroup_names, "class_names": problem.class_names}
     model = Scored(**names, random_state=seed, config=config)
     data = (problem.X_train, problem.y_train, problem.subgroup_train, problem.X_deploy)
     with warnings.catch_warnings():
