@@ -218,8 +218,8 @@ class FinalConfig(StageConfig):
 
     learns_from: Literal["z", "deployment"] = "z"
     """`z`: the classifier on z of training rows has the last word, as in the paper. `deployment`: a network learns from
-    the rows of both sets themselves, deployment rows labelled softly by their named clusters, and by z where it
-    agrees."""
+    the rows of both sets themselves, deployment rows labelled softly by their named clusters; where z agrees with
+    nearly all of them, those of which it does not are left out."""
     widths: tuple[PositiveInt, ...] = (16, 32, 64, 128)
     """Of the network: channels of each level (images) or hidden units (tables)."""
     epochs: PositiveInt = 5

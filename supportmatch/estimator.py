@@ -21,7 +21,7 @@ from supportmatch.config import Config, FinalConfig, TableConfig, default_config
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning, TooFewDeploymentRowsError
-from supportmatch.final import CORROBORATED, agreement, corroborate, fit_final, name_softly
+from supportmatch.final import CORROBORATED, fit_final, name_softly, same_class
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
@@ -316,8 +316,9 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         """Train the classifier of the rows of both sets, and say what speaks against it."""
         sources = name_softly(self.clusters_, pairing, train.grid)
         by_z = predict_rows(self.classifier_, Rows(transform_rows(self.encoder_, deploy)))
-        self.agreement_ = agreement(sources, by_z)
-        believed = corroborate(sources, by_z) if self.agreement_ >= CORROBORATED else sources
+        same = same_class(sources, by_z)
+        self.agreement_ = float(same.mean())
+        believed = sources * same[:, None] if self.agreement_ >= CORROBORATED else sources
         with self._stage("final classifier") as report:
             final = fit_final(train, deploy, believed, self.config_.final, self.seed_, report)
         self.final_, predicted = final, predict_rows(final, deploy)

@@ -2,7 +2,7 @@
 
 Once clusters of the deployment set have names (`supportmatch.pairing`), they are labels, and the plain thing to do with
 labels is to train a classifier on them. z says, independently of the clusters' borders, what classes deployment rows
-have; where both say much the same, each mends errors of the other.
+have; where both say much the same, the few rows of which they do not are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from supportmatch.tensors import read_rows, threads_for
 Array = NDArray[np.float64]
 
 CORROBORATED = 0.95
-"""Share of deployment rows of which clusters and z must say the same class for both to be believed."""
+"""Share of deployment rows of which clusters and z must say the same class for the others to be taken as errors."""
 
 
 def name_softly(clusters: Clusters, pairing: Pairing, grid: SourceGrid) -> Array:
@@ -42,28 +42,19 @@ def name_softly(clusters: Clusters, pairing: Pairing, grid: SourceGrid) -> Array
     return probabilities
 
 
-def agreement(sources: Array, by_z: Array) -> float:
-    """Return the share of rows that get the same class from their cluster as from z.
+def same_class(sources: Array, by_z: Array) -> NDArray[np.bool_]:
+    """Return which rows get the same class from their cluster as from z.
 
     Args:
         sources: Probabilities of sources, rows x sources.
         by_z: Probabilities of classes, rows x classes.
+
+    >>> same_class(np.array([[0.8, 0.2, 0.0, 0.0], [0.0, 0.4, 0.3, 0.3]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
+    array([ True, False])
     """
-    n_classes = by_z.shape[1]
-    by_cluster = sources.reshape(len(sources), n_classes, -1).sum(axis=2)
-    return float(np.mean(by_cluster.argmax(axis=1) == by_z.argmax(axis=1)))
-
-
-def corroborate(sources: Array, by_z: Array) -> Array:
-    """Average the sources that clusters say with the classes that z says; subgroups stay those of the clusters.
-
-    >>> corroborate(np.array([[0.8, 0.2, 0.0, 0.0]]), np.array([[0.5, 0.5]])).round(2)
-    array([[0.6 , 0.15, 0.2 , 0.05]])
-    """
-    joint = sources.reshape(len(sources), by_z.shape[1], -1)
-    subgroups = joint.sum(axis=1, keepdims=True)
-    averaged: Array = (joint + by_z[:, :, None] * subgroups) / 2
-    return averaged.reshape(len(sources), -1)
+    by_cluster = sources.reshape(len(sources), by_z.shape[1], -1).sum(axis=2)
+    same: NDArray[np.bool_] = by_cluster.argmax(axis=1) == by_z.argmax(axis=1)
+    return same
 
 
 def balanced_class_weights(source_probabilities: Array, grid: SourceGrid) -> Array:
@@ -102,7 +93,7 @@ def fit_final(
     Args:
         train: Labelled rows.
         deploy: Unlabelled rows.
-        sources: What sources the unlabelled rows are taken to be of, rows x sources.
+        sources: What sources the unlabelled rows are taken to be of, rows x sources; rows of zeros are left out.
         config: The network and how it learns.
         seed: Same seed, same network.
         report: Told about progress.

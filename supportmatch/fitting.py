@@ -512,7 +512,7 @@ def _say_final(model: _WatchedFit) -> str:
     return (
         "A network of the features themselves has the last word. It learned from labelled rows and from deployment "
         "rows, every source equally often; deployment rows were given the classes of their clusters"
-        + (", averaged with those that z says" if corroborated else "")
+        + (", and left out where z says another" if corroborated else "")
         + f" (for {model.agreement_:.1%} of deployment rows both say the same class)."
     )
 

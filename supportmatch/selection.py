@@ -10,7 +10,7 @@ runs: on pictures simplicity and agreement tell wrong solutions from right ones,
 | `worst_source_accuracy` | whether seen sources are right. Says nothing of missing ones |
 | `dependence` | how much z tells of class (high is good) and subgroup (low is good) on training rows |
 | `entropy` | how unsure predictions on deployment rows are; sure does not mean right |
-| `agreement` of `supportmatch.final` | whether two ways to the classes end alike: clusters and z, or two restarts |
+| `same_class` of `supportmatch.final` | whether two ways to the classes end alike: clusters and z, or two restarts |
 | `simplicity` | pictures, and tables whose classes are apart: whether the classes found are the simple ones |
 """
 

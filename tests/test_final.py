@@ -10,8 +10,9 @@ from supportmatch.bags import WeightedBags
 from supportmatch.classifier import predict_rows
 from supportmatch.clustering import Clusters
 from supportmatch.config import Config, FinalConfig, default_config
+from supportmatch.data.containers import Unlabeled
 from supportmatch.errors import SupportMatchWarning
-from supportmatch.final import agreement, build_final, corroborate, fit_final, name_softly
+from supportmatch.final import build_final, fit_final, name_softly
 from supportmatch.pairing import Pairing
 from supportmatch.sources import SourceGrid
 
@@ -53,19 +54,16 @@ def test_clusters_without_probabilities_name_rows_for_certain() -> None:
     np.testing.assert_array_equal(name_softly(clusters, named(0, 1, 3, 2), GRID), np.eye(4)[[2, 0]])
 
 
-def test_what_z_says_moves_classes_and_leaves_subgroups_and_totals() -> None:
-    rng = np.random.default_rng(0)
-    sources, by_z = rng.dirichlet(np.ones(4), 50), rng.dirichlet(np.ones(2), 50)
-    believed = corroborate(sources, by_z)
-    np.testing.assert_allclose(believed.sum(axis=1), 1)
-    joint, before = believed.reshape(-1, 2, 2), sources.reshape(-1, 2, 2)
-    np.testing.assert_allclose(joint.sum(axis=1), before.sum(axis=1))
-    np.testing.assert_allclose(joint.sum(axis=2), (before.sum(axis=2) + by_z) / 2)
-
-
-def test_agreement_counts_rows_of_the_same_class() -> None:
-    sources = np.eye(4)[[0, 1, 2, 3]]  # classes 0 0 1 1
-    assert agreement(sources, np.eye(2)[[0, 0, 1, 0]]) == 0.75
+def test_rows_without_a_source_are_left_out() -> None:
+    problem = make_sources(seed=0)
+    train, deploy = problem.train, problem.deploy
+    truth = np.eye(4)[train.grid.source_ids(problem.oracle.y, problem.oracle.subgroup)]
+    wrong = np.random.default_rng(0).random(len(truth)) < 0.3
+    believed, config = truth * ~wrong[:, None], FinalConfig(widths=(16,), epochs=2)
+    network = fit_final(train, deploy, believed, config, seed=0)
+    spoilt = np.where(wrong[:, None], np.float32(1e9), deploy.x)  # would be seen if a single one were read
+    again = fit_final(train, Unlabeled(spoilt), believed, config, seed=0)
+    np.testing.assert_array_equal(predict_rows(network, train), predict_rows(again, train))
 
 
 @pytest.mark.parametrize(("side", "levels"), [(8, 2), (16, 3), (32, 4), (64, 4)])

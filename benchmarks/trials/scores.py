@@ -28,7 +28,7 @@ from supportmatch.classifier import predict_rows, transform_rows
 from supportmatch.config import PRESETS, Config, fit_bags
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.problems import find_setting
-from supportmatch.final import agreement, name_softly
+from supportmatch.final import name_softly, same_class
 from supportmatch.pairing import pair_clusters
 from supportmatch.selection import (
     bag_accuracy,
@@ -120,7 +120,7 @@ def score_run(setting_name: str, seed: int) -> dict[str, Any]:
         "class_in_z": dependence(z_train, train.y),
         "subgroup_in_z": dependence(z_train, train.s),
         "entropy": entropy(p_deploy),
-        "agreement": agreement(sources, p_deploy),
+        "agreement": float(same_class(sources, p_deploy).mean()),
         "restart_agreement": float(np.mean(again.predict(problem.X_deploy) == model.predict(problem.X_deploy))),
         "simplicity": own,
     }
