@@ -290,7 +290,7 @@ PRESETS: dict[str, Config] = {
     "images": Config(
         bags=BagConfig(n_bags=4),
         matching=MatchingConfig(steps=1_000, guided_steps=1_000),
-        final=FinalConfig(learns_from="deployment"),
+        final=FinalConfig(learns_from="deployment", epochs=8),
     ),
     "tables": Config(
         clustering=ClusteringConfig(method="factorised", heads="boosted"),
