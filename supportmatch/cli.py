@@ -36,16 +36,16 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            _ignore_signals()
+            _ignore_impatience()
             typer.echo("supportmatch: stopped, with nothing half-written; the same command does the work.", err=True)
             raise typer.Exit(130) from None
 
 
-def _ignore_signals() -> None:
-    """Let nothing more stop a command that is stopping: a second Ctrl-C would break into the end of the interpreter."""
+def _ignore_impatience() -> None:
+    """Let Ctrl-C do nothing to a command that is stopping: it would break into the end of the interpreter."""
     with suppress(ValueError):  # not the main thread, which alone hears signals
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # should the end be long in coming
 
 
 app = typer.Typer(
@@ -260,7 +260,7 @@ def fit(
             typer.echo(f"supportmatch: {_explain(error)} What was done is kept in {kept}.", err=True)
             raise typer.Exit(2) from None
         except StoppedError as error:
-            _ignore_signals()
+            _ignore_impatience()
             typer.echo(f"supportmatch: {error}", err=True)
             raise typer.Exit(130) from None
     if fitted is None:  # the first process does the rest

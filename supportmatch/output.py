@@ -87,7 +87,7 @@ def flush_folder(folder: Path) -> None:
 
 def _say_where(error: OSError, path: Path) -> None:
     """Name what could not be written, if the system does not: of a full disk it names no file."""
-    if error.filename is None:
+    if error.filename is None and error.errno is not None:
         error.filename = str(path)
 
 

@@ -349,7 +349,8 @@ def test_marks_of_the_legend_have_the_colours_of_their_points(browser: Browser) 
     script = """return [...document.querySelectorAll("#representation .legend .mark")].map(
         (mark) => getComputedStyle(mark).color)"""
     legend = browser.run(script)
-    points = browser.run("""return [...document.querySelectorAll("#figure-codes-after-group g[style*=series]")].map(
-        (group) => getComputedStyle(group).fill)""")
+    drawn = "#figure-codes-after-group g:is([style*='--series'], [style*='--muted'])"
+    points = browser.run(f"""return [...document.querySelectorAll("{drawn}")].map(
+        (group) => getComputedStyle(group)).map((style) => style.fillOpacity == 0 ? style.stroke : style.fill)""")
     assert len(set(legend[2:])) == 4
     assert set(legend[2:]) == set(points)
