@@ -326,7 +326,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if self.clusters_.method != "factorised":  # whose names are not a matter of what is simple
             subgroups = sources.argmax(axis=1) % train.grid.n_subgroups
             named = simplicity(predicted.argmax(axis=1), subgroups, deploy, train.support, self.seed_)
-        for doubt in doubts_about(named, predicted):
+        labels = sources.reshape(len(deploy), train.grid.n_classes, -1).sum(axis=2)
+        for doubt in doubts_about(named, labels):
             warnings.warn(doubt, SupportMatchWarning, stacklevel=4)
 
     _restarts: int = 1

@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 UNCLEAR = 0.02
 """Margin of names below which it is said that they may be wrong."""
 UNSURE = 0.9
-"""Share of its greatest possible value from which on the entropy of predictions says that nothing was learnt."""
+"""Share of its greatest possible value from which on the entropy of labels says that nothing is known."""
 
 
 def bag_accuracy(
@@ -110,7 +110,7 @@ def dependence(z: NDArray[np.float32], ids: Ids) -> float:
 def entropy(probabilities: Array) -> float:
     """Return the mean entropy of predictions over its greatest possible value.
 
-    >>> entropy(np.array([[0.5, 0.5]])), entropy(np.array([[1.0, 0.0]]))
+    >>> round(entropy(np.array([[0.5, 0.5]])), 6), round(entropy(np.array([[1.0, 0.0]])), 6)
     (1.0, 0.0)
     """
     p = np.clip(probabilities, 1e-12, 1)
@@ -144,12 +144,12 @@ def simplicity(classes: Ids, subgroups: Ids, deploy: Unlabeled, support: Support
         return None
 
 
-def doubts_about(named: Pairing | None, probabilities: Array) -> Sequence[str]:
+def doubts_about(named: Pairing | None, labels: Array) -> Sequence[str]:
     """Return a sentence for everything that speaks against a run.
 
     Args:
         named: What `simplicity` returned.
-        probabilities: Probabilities of classes that the run predicts for deployment rows.
+        labels: Probabilities of classes with which deployment rows are learned from.
     """
     said = []
     if named is not None and named.sources != named.cluster_ids:
@@ -163,9 +163,9 @@ def doubts_about(named: Pairing | None, probabilities: Array) -> Sequence[str]:
             f"which unseen rows are which class is unclear: other names for them are nearly as simple (margin "
             f"{named.margin:.3f}). Measure before you use the model, or label some rows of the missing sources."
         )
-    if entropy(probabilities) > UNSURE:
+    if entropy(labels) > UNSURE:
         said.append(
-            "predictions on deployment rows are hardly better than guesses: the classes cannot be told from the "
-            "features. Check that the features are the right ones."
+            "the classes of deployment rows are hardly better than guesses: they cannot be told from the features. "
+            "Check that the features are the right ones."
         )
     return said

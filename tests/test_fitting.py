@@ -341,8 +341,9 @@ def test_rows_that_lack_a_missing_source_are_warned_of_when_they_are_measured(
 def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:
     content = json.loads((model / "report.json").read_text())
     names = [line["name"] for line in content["alternatives"]]
-    assert names == ["support-matching", "ordinary classifier", "complete support", "pseudo-labels", "cluster labels"]
-    assert [line["chosen"] for line in content["alternatives"]] == [True, False, False, False, False]
+    rivals = ["ordinary classifier", "complete support", "pseudo-labels", "cluster labels"]
+    assert names == ["support-matching", "z alone", *rivals]
+    assert [line["chosen"] for line in content["alternatives"]] == [True] + [False] * 5
     assert all(line["robust_accuracy"] is not None for line in content["alternatives"])
 
 

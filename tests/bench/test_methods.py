@@ -80,7 +80,7 @@ def test_a_configuration_is_whole_and_fit_for_json(name: str, setting) -> None:
     for budget in ("fast", "paper", "smoke"):
         configuration = method.configuration(setting, budget)
         assert json.loads(json.dumps(configuration)) == configuration
-        if name.startswith(("ours", "instance")):
+        if name.startswith(("ours", "instance", "supportmatch")):
             assert recorded(Config.model_validate(configuration)) == configuration
         else:
             assert None not in configuration.values()
@@ -171,7 +171,7 @@ def test_a_method_travels_to_another_process_by_its_name(name: str) -> None:
 
 def test_an_unknown_method_is_told_what_is_known() -> None:
     with pytest.raises(
-        UnknownNameError, match=r"unknown method 'irm': choose one of ours-clustering, .*cluster-labels"
+        UnknownNameError, match=r"unknown method 'irm': choose one of supportmatch, .*cluster-labels"
     ):
         find_method("irm")
 

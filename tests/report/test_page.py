@@ -296,8 +296,8 @@ def test_limits_say_which_of_them_apply() -> None:
 
 def test_what_was_done_is_told_from_the_configuration() -> None:
     text = sections_of(make_content())["training"]
-    assert "2,000 steps" in text
-    assert "8 bags of 16 rows" in text
+    assert "1,000 steps" in text
+    assert "4 bags of 16 rows" in text
     assert "4 clusters by a Gaussian mixture" in text
     assert "1 min 35 s" in text
 
