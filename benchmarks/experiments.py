@@ -10,12 +10,14 @@ A figure of single runs is drawn for the methods named by `--methods`.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from supportmatch.bench.compare import (
     ORACLE_MARK,
@@ -25,6 +27,7 @@ from supportmatch.bench.compare import (
     markdown_table,
     medians_markdown,
     present_configuration,
+    read_authors,
     shown_metrics,
 )
 from supportmatch.bench.methods import METHODS
@@ -36,13 +39,32 @@ HERE = Path(__file__).parent
 ROWS = HERE / "experiments"
 PAGE = HERE.parent / "docs" / "experiments.md"
 README = HERE.parent / "README.md"
+CHOOSING = PAGE.parent / "explanation" / "choosing.md"
+SCORES = HERE / "trials" / "scores.jsonl"
+PAGES = (PAGE, README, CHOOSING)
 FIGURES = PAGE.parent / "figures"
 IN_README = {
     "erm": "ordinary classifier",
     "erm-complete-support": "complete support",
     "cluster-labels": "cluster labels",
-    "ours-clustering": "support-matching",
+    "ours-clustering": "matching alone",
+    "supportmatch": "`fit`",
 }
+RIVALS = ("ours-clustering", "erm-complete-support", "pseudo-label", "cluster-labels")
+"""What the default must not be worse than."""
+SCORE_NAMES = {
+    "bag_accuracy": "a fresh discriminator on frozen z (the paper's)",
+    "reconstruction": "reconstruction error on deployment rows",
+    "training_accuracy": "accuracy on training rows",
+    "worst_source": "lowest accuracy in a seen source",
+    "class_in_z": "dependence of z and class, training rows",
+    "subgroup_in_z": "dependence of z and subgroup, training rows",
+    "entropy": "entropy of predictions on deployment rows",
+    "agreement": "agreement with the named clusters",
+    "restart_agreement": "agreement with a second game from other initial weights",
+    "simplicity": "score of the run's own names less that of the best others",
+}
+"""Scores without labels, in rows of `trials/scores.py`."""
 _PART = re.compile(r"(<!-- generated: (?P<name>[\w:-]+) -->\n).*?(<!-- end generated -->)", flags=re.DOTALL)
 
 FRESH_SEEDS = {"adult": range(5, 10)}
@@ -61,6 +83,8 @@ def generated_parts(rows: Sequence[Row], figures: Mapping[str, str]) -> dict[str
         "budgets": compare_budgets(rows),
         "provenance": _provenance(rows),
         "overview": _overview(rows),
+        "default": compare_default(rows),
+        "scores": correlate_scores([json.loads(line) for line in SCORES.read_text(encoding="utf-8").splitlines()]),
     }
     for setting in SETTINGS:
         own = [row for row in rows if row["setting"] == setting]
@@ -112,6 +136,55 @@ def _overview(rows: Sequence[Row]) -> str:
             cells.append(spread)
         lines.append(cells)
     return markdown_table(lines)
+
+
+def compare_default(rows: Sequence[Row]) -> str:
+    """Return a table of the default beside the authors, and the means of its rivals on the same seeds."""
+    found: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        if row["budget"] == "fast" and row["robust_accuracy"] is not None:
+            found.setdefault((row["setting"], row["method"]), {})[row["seed"]] = row
+    authors = read_authors()
+    lines = [["setting", "seeds", "mean", "median", "min", "z alone: mean", "authors: mean / median / min", *RIVALS]]
+    for setting in SETTINGS:
+        own = found.get((setting, "supportmatch"), {})
+        if not own:
+            continue
+        values = np.array([row["robust_accuracy"] for row in own.values()])
+        theirs = authors.get((setting, "ours-clustering", "robust_accuracy"))
+        cells = [f"`{setting}`", str(len(own)), *(f"{f(values):.3f}" for f in (np.mean, np.median, np.min))]
+        cells.append(f"{np.mean([row['details']['z_alone'] for row in own.values()]):.3f}")
+        cells.append(f"{theirs.mean:.3f} / {theirs.median:.3f} / {theirs.min:.3f}" if theirs else "-")
+        for rival in RIVALS:
+            shared = [seed for seed in own if seed in found.get((setting, rival), {})]
+            means = [
+                np.mean([rows_of[seed]["robust_accuracy"] for seed in shared])
+                for rows_of in (found.get((setting, rival), {}), own)
+            ]
+            cells.append(f"{means[0]:.3f} ({means[1]:.3f}), {len(shared)}" if shared else "-")
+        lines.append(cells)
+    note = "Last columns: the rival's mean (that of the default on the same seeds), and the number of seeds."
+    return f"{markdown_table(lines)}\n\n{note}"
+
+
+def correlate_scores(rows: Sequence[Row]) -> str:
+    """Return the rank correlation of every score with true robust accuracy, by setting, as Markdown."""
+    by_setting: dict[str, list[Row]] = {}
+    for row in rows:
+        by_setting.setdefault(row["setting"], []).append(row)
+    lines = ["| score | " + " | ".join(f"{name} (n = {len(own)})" for name, own in by_setting.items()) + " |"]
+    lines.append("|---" * (len(by_setting) + 1) + "|")
+    for score, what in SCORE_NAMES.items():
+        cells = []
+        for own in by_setting.values():
+            pairs = [(row[score], row["robust"]) for row in own if row[score] is not None]
+            values, truth = (np.array(column) for column in zip(*pairs, strict=True)) if pairs else ((), ())
+            told = len(set(values)) > 1
+            cells.append(f"{float(spearmanr(values, truth)[0]):+.2f}" if told else "-")
+        lines.append(f"| {what} | " + " | ".join(cells) + " |")
+    truths = [[row["robust"] for row in own] for own in by_setting.values()]
+    spread = [f"{min(robust):.2f} to {max(robust):.2f}" for robust in truths]
+    return "\n".join([*lines, "| *robust accuracy of the runs* | " + " | ".join(spread) + " |"])
 
 
 def _results(setting: str, rows: Sequence[Row]) -> str:
@@ -194,7 +267,7 @@ def main() -> None:
         hashes = [row["config_hash"] for row in rows if row["method"] in chosen.methods]
         plot_all(rows, {h: store.run_folder(h) for h in hashes} if store else {}, FIGURES)
     parts = generated_parts(rows, read_index(FIGURES))
-    for page in (PAGE, README):
+    for page in PAGES:
         page.write_text(fill(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
 

@@ -1,7 +1,8 @@
 """Which scores without labels go with true robust accuracy: many short runs of each setting, good and bad.
 
-    python benchmarks/trials/scores.py run --settings cmnist-ms adult-sb --seeds 100-111 --out scores.jsonl
-    python benchmarks/trials/scores.py table benchmarks/trials/scores.jsonl
+    python benchmarks/trials/scores.py --settings cmnist-ms adult-sb --seeds 100-109 --out scores.jsonl
+
+`python benchmarks/experiments.py --text-only` puts the correlations into docs/explanation/choosing.md.
 
 A run is the paper's game at a third of the lean budget, with or without a guided start in turns, so that some go wrong;
 what is scored is the classifier on z. True labels are used for the column `robust` alone. Seeds from 100 upwards keep
@@ -13,13 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 
 from supportmatch import SupportMatchingClassifier
 from supportmatch.bags import GroupedBags, TrainingBags
@@ -39,19 +38,6 @@ from supportmatch.selection import (
     worst_source_accuracy,
 )
 from supportmatch.sources import Ids
-
-SCORES = {
-    "bag_accuracy": "a fresh discriminator on frozen z (the paper's)",
-    "reconstruction": "reconstruction error on deployment rows",
-    "training_accuracy": "accuracy on training rows",
-    "worst_source": "lowest accuracy in a seen source",
-    "class_in_z": "dependence of z and class, training rows",
-    "subgroup_in_z": "dependence of z and subgroup, training rows",
-    "entropy": "entropy of predictions on deployment rows",
-    "agreement": "agreement with the named clusters",
-    "restart_agreement": "agreement with a second game from other initial weights",
-    "simplicity": "score of the run's own names less that of the best others",
-}
 
 
 class Scored(SupportMatchingClassifier):
@@ -127,40 +113,14 @@ def score_run(setting_name: str, seed: int) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rank correlation of every score with true robust accuracy, by setting, as Markdown."""
-    by_setting: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_setting[row["setting"]].append(row)
-    lines = ["| score | " + " | ".join(f"{name} (n = {len(own)})" for name, own in by_setting.items()) + " |"]
-    lines.append("|---" * (len(by_setting) + 1) + "|")
-    for score, what in SCORES.items():
-        cells = []
-        for own in by_setting.values():
-            pairs = [(row[score], row["robust"]) for row in own if row[score] is not None]
-            values, truth = (np.array(column) for column in zip(*pairs, strict=True)) if pairs else ((), ())
-            told = len(set(values)) > 1
-            cells.append(f"{float(spearmanr(values, truth)[0]):+.2f}" if told else "-")
-        lines.append(f"| {what} | " + " | ".join(cells) + " |")
-    truths = [[row["robust"] for row in own] for own in by_setting.values()]
-    spread = [f"{min(robust):.2f} to {max(robust):.2f}" for robust in truths]
-    return "\n".join([*lines, "| *robust accuracy of the runs* | " + " | ".join(spread) + " |"])
-
-
 def main() -> None:
-    """Run what was asked for, or print the table of what was run."""
+    """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run")
-    run.add_argument("--settings", nargs="+", required=True)
-    run.add_argument("--seeds", type=parse_seeds, required=True)
-    run.add_argument("--out", type=Path, required=True)
-    commands.add_parser("table").add_argument("rows", type=Path)
+    parser.add_argument("--settings", nargs="+", required=True)
+    parser.add_argument("--seeds", type=parse_seeds, required=True)
+    parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if asked.command == "table":
-        print(table([json.loads(line) for line in asked.rows.read_text(encoding="utf-8").splitlines()]))
-        return
     for seed in asked.seeds:
         for setting in asked.settings:
             row = score_run(setting, seed)

@@ -313,10 +313,10 @@ def test_the_page_has_a_place_for_every_setting_and_is_filled_by_the_script() ->
     figures = {"boxes-cmnist-sb.png": "made-up words", "curves-cmnist-sb-erm.png": "more"}
     parts = script.generated_parts(rows, figures)
     places = {found["name"] for found in script._PART.finditer(page)}
-    assert places == parts.keys() - {"results:synthetic", "figures:synthetic", "overview"}
+    assert places == parts.keys() - {"results:synthetic", "figures:synthetic", "overview", "default", "scores"}
     (overview,) = script._PART.finditer(script.README.read_text(encoding="utf-8"))
     assert overview["name"] == "overview"
-    assert "| 0.600 [0.600, 0.600], 1 | - | - | - |" in parts["overview"]
+    assert "| 0.600 [0.600, 0.600], 1 | - | - | - | - |" in parts["overview"]
     filled = script.fill(page, parts)
     assert script.fill(filled, parts) == filled
     assert "| ours-oracle † | 1 | 0.999" in filled
@@ -347,6 +347,6 @@ def test_the_generated_parts_of_the_page_are_what_the_committed_rows_say() -> No
         assert index[f"boxes-{setting}.png"] == figure_boxes(rows, setting).alt
         assert index[f"clusters-{setting}.png"] == figure_clusters(rows, setting).alt
     parts = script.generated_parts(rows, index)
-    for path in (script.PAGE, script.README):
+    for path in script.PAGES:
         page = path.read_text(encoding="utf-8")
         assert page == script.fill(page, parts)

@@ -170,9 +170,7 @@ def test_a_method_travels_to_another_process_by_its_name(name: str) -> None:
 
 
 def test_an_unknown_method_is_told_what_is_known() -> None:
-    with pytest.raises(
-        UnknownNameError, match=r"unknown method 'irm': choose one of supportmatch, .*cluster-labels"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown method 'irm': choose one of supportmatch, .*cluster-labels"):
         find_method("irm")
 
 
