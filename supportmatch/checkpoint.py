@@ -138,7 +138,7 @@ def _rebuild(
     ).eval()
     model.classifier_ = build_classifier(model.encoder_.z_size, grid.n_classes, config.classifier).eval()
     has_final = bool(description.get("has_final"))  # absent from models of 0.1.0
-    model.final_ = build_final(shape, grid.n_classes, config.final).eval() if has_final else None
+    model.final_ = build_final(shape, grid.n_classes, config.final, trained=True).eval() if has_final else None
     model.reader_ = FeatureReader(
         TableEncoder.from_json(table) if table else None,
         shape,

@@ -179,9 +179,9 @@ class MatchingConfig(StageConfig):
     stop_gradient: bool = False
     """Keep the adversarial gradient from deployment codes, so that only training codes move."""
     guided_steps: NonNegativeInt = 0
-    """For so many steps at the start the class predictor also learns deployment rows, by the classes of their clusters,
-    which are named without labels (`supportmatch.pairing`). Then the game goes on alone, from a start near the natural
-    solution."""
+    """For so many steps the class predictor also learns deployment rows, by the classes of their clusters, which are
+    named without labels (`supportmatch.pairing`). Where there are more steps, the game goes on alone. The preset
+    `images` is guided throughout."""
     side_channel: Literal["raw", "sigmoid", "binary"] = "sigmoid"
     """What s~ passes through: nothing, a sigmoid, or a sigmoid rounded with a straight-through gradient."""
     averaging: NonNegativeFloat = 0.995

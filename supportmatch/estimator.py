@@ -21,7 +21,15 @@ from supportmatch.config import Config, FinalConfig, TableConfig, default_config
 from supportmatch.data.containers import Labeled, Rows, Unlabeled
 from supportmatch.data.inputs import FeatureReader, Features
 from supportmatch.errors import ConfigError, ShapeError, SupportMatchWarning, TooFewDeploymentRowsError
-from supportmatch.final import CORROBORATED, fit_final, name_softly, same_class
+from supportmatch.final import (
+    CONTRADICTED,
+    MOSTLY_SAME,
+    balanced_class_weights,
+    fit_final,
+    leave_out_disputed,
+    name_softly,
+    same_class,
+)
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.matching import EncoderPlayer, Game, match_supports, new_game
 from supportmatch.metrics import Evaluation, evaluate_names
@@ -29,7 +37,7 @@ from supportmatch.pairing import Pairing, pair_clusters
 from supportmatch.progress import Report, progress_bar
 from supportmatch.ranks import ALONE, Ranks
 from supportmatch.seeding import check_seed, stream
-from supportmatch.selection import doubts_about, simplicity
+from supportmatch.selection import doubts_about, names_other_classes, simplicity, worst_source_accuracy
 from supportmatch.snapshots import Snapshots
 from supportmatch.sources import Ids, Label
 
@@ -46,9 +54,9 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     """A classifier for subgroups that the labels never showed.
 
     Fit it on labelled rows, their subgroups, and unlabelled rows from where it will be used. `predict` then needs rows
-    alone. Everything in between stays on the object: `audit_`, `clusters_`, `pairing_`, `agreement_` and `deploy_bags_`
-    (these four are not saved with the model), `history_`, `encoder_`, `classifier_` (on z), and `final_`, the network
-    that predicts, or None where the classifier on z does.
+    alone. Everything in between stays on the object: `audit_`, `clusters_`, `pairing_`, `agreement_`, `restarts_` and
+    `deploy_bags_` (these five are not saved with the model), `history_`, `encoder_`, `classifier_` (on z), and
+    `final_`, the network that predicts, or None where the classifier on z does.
 
     Args:
         subgroup_names: Every subgroup expected at deployment, also those without training rows. By default those that
@@ -71,7 +79,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         config: str | Config = "auto",
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
-        hardware: Hardware = HERE,
+        hardware: Hardware | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -103,10 +111,10 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                 autoencoder and classifier are trained, and a warning says so.
             restarts: Games to play from other initial weights, each as long as one. The one that the others agree with
                 most is kept, of those that are no exclusive-or of class and subgroup as far as that can be seen
-                (`restarts_`). With the guided start of the defaults one is enough.
+                (`restarts_` has what was seen of each).
         """
         self._forget()
-        self._restarts = _check_restarts(restarts)
+        self._restarts = self._check_restarts(restarts)
         if subgroup is None or X_deploy is None:
             return self._fit_without_matching(X, y, subgroup)
         train, deploy = self._read(X, y, subgroup, X_deploy)
@@ -148,7 +156,11 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
 
     def judge_by_z(self, X: Features) -> NDArray[np.float64]:
         """Return class probabilities by the classifier on z, whichever has the last word."""
-        return predict_rows(self.classifier_, Rows(self.transform(X)))
+        z = self.transform(X)
+        return predict_rows(self.classifier_, Rows(z))
+
+    def _z_of(self, rows: Rows) -> NDArray[np.float32]:
+        return transform_rows(self.encoder_, rows)
 
     def predict(self, X: Features) -> NDArray[Any]:
         """Return the most probable class of each row."""
@@ -159,7 +171,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
     def transform(self, X: Features) -> NDArray[np.float32]:
         """Return z, the representation in which supports are matched."""
         check_is_fitted(self)
-        return transform_rows(self.encoder_, self.reader_.read(X))
+        return self._z_of(self.reader_.read(X))
 
     def evaluate(self, X: Features, y: Names, subgroup: Names) -> Evaluation:
         """Measure predictions on labelled rows: per source, per subgroup, robust accuracy, with intervals."""
@@ -204,7 +216,9 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         # One bag must not consist of repetitions, and every source needs a few rows to be found at all.
         min_rows = max(self.config_.bags.bag_size, 5 * train.grid.n_sources)
         deploy = self.reader_.read(X_deploy, "deployment", min_rows)
-        # Networks that do not fit the rows are refused now instead of after minutes of clustering.
+        # What does not fit the rows or the machine is refused now instead of after minutes of clustering.
+        (self.hardware or HERE).choose_device()
+        self._ranks.check(self.config_.bags.n_bags)
         new_game(train, self.config_, self.seed_, encoder=self.encoder, decoder=self.decoder)
         self.audit_ = audit_sources(train, deploy)
         return train, deploy
@@ -280,7 +294,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
                     snapshots=self._snapshots,
                     guide=guide,
                     ranks=self._ranks,
-                    hardware=self.hardware,
+                    hardware=self.hardware or HERE,
                 )
             if not self._ranks.is_first:
                 continue
@@ -289,7 +303,7 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             runs.append((player, history, classifier))
         if not runs:
             return self
-        best = 0 if len(runs) == 1 else self._choose_run([run[0::2] for run in runs], train, deploy, groups)
+        best = 0 if len(runs) == 1 else self._choose_run([run[0::2] for run in runs], train, deploy)
         self.encoder_, self.history_, self.classifier_ = runs[best]
         self.final_: nn.Sequential | None = None
         pairing = vars(self).get("pairing_")
@@ -298,40 +312,54 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         self.grid_ = train.grid
         return self
 
-    def _choose_run(
-        self, runs: Sequence[tuple[EncoderPlayer, nn.Module]], train: Labeled, deploy: Unlabeled, groups: Ids | None
-    ) -> int:
+    def _choose_run(self, runs: Sequence[tuple[EncoderPlayer, nn.Module]], train: Labeled, deploy: Unlabeled) -> int:
         """Return the restart to go on with: natural as far as can be seen, then agreed with most."""
         by_z = [predict_rows(head, Rows(transform_rows(player, deploy))).argmax(axis=1) for player, head in runs]
         accord = np.array([[np.mean(a == b) for b in by_z] for a in by_z])
         natural = np.ones(len(runs), bool)
-        if groups is not None and self.clusters_.method != "factorised" and self.pairing_ is not None:
-            subgroups = self.pairing_.source_ids(self.clusters_.ids) % train.grid.n_subgroups
+        pairing = vars(self).get("pairing_")  # neither without clusters nor with oracle bags
+        if pairing is not None and self.clusters_.method != "factorised":
+            n_subgroups = train.grid.n_subgroups
+            subgroups = pairing.source_ids(self.clusters_.ids) % n_subgroups
             named = [simplicity(classes, subgroups, deploy, train.support, self.seed_) for classes in by_z]
-            natural = np.array([name is None or name.sources == name.cluster_ids for name in named])
+            natural = np.array([name is None or not names_other_classes(name, n_subgroups) for name in named])
         self.restarts_ = {"agreement": accord.mean(axis=1).tolist(), "natural": natural.tolist()}
         return int(np.argmax(natural + accord.mean(axis=1)))
 
     def _fit_final(self, train: Labeled, deploy: Unlabeled, pairing: Pairing) -> None:
         """Train the classifier of the rows of both sets, and say what speaks against it."""
         sources = name_softly(self.clusters_, pairing, train.grid)
-        by_z = predict_rows(self.classifier_, Rows(transform_rows(self.encoder_, deploy)))
+        by_z = predict_rows(self.classifier_, Rows(self._z_of(deploy)))
         same = same_class(sources, by_z)
         self.agreement_ = float(same.mean())
-        believed = sources * same[:, None] if self.agreement_ >= CORROBORATED else sources
+        believed = leave_out_disputed(sources, same) if self.agreement_ >= MOSTLY_SAME else sources
         with self._stage("final classifier") as report:
             final = fit_final(train, deploy, believed, self.config_.final, self.seed_, report)
-        self.final_, predicted = final, predict_rows(final, deploy)
+        predicted = predict_rows(final, deploy)
         named = None
         if self.clusters_.method != "factorised":  # whose names are not a matter of what is simple
             subgroups = sources.argmax(axis=1) % train.grid.n_subgroups
             named = simplicity(predicted.argmax(axis=1), subgroups, deploy, train.support, self.seed_)
-        labels = sources.reshape(len(deploy), train.grid.n_classes, -1).sum(axis=2)
-        for doubt in doubts_about(named, labels):
+        labels = balanced_class_weights(sources, train.grid)
+        labels /= np.maximum(labels.sum(axis=1, keepdims=True), 1e-12)  # as if classes were equally frequent
+        for doubt in doubts_about(named, labels, train.grid.n_subgroups):
             warnings.warn(doubt, SupportMatchWarning, stacklevel=4)
+        seen = [
+            worst_source_accuracy(predicted, train)
+            for predicted in (predict_rows(final, train), predict_rows(self.classifier_, Rows(self._z_of(train))))
+        ]
+        if seen[0] < seen[1] - CONTRADICTED:
+            warnings.warn(
+                f"labels contradict the classes that clusters were given: a classifier that learns from both is right "
+                f"in {seen[0]:.2f} of the rows of some seen source, the one on z in {seen[1]:.2f}. A class may look "
+                "different in another subgroup, and then nothing here is to be relied on for missing sources. The "
+                "classifier on z has the last word.",
+                SupportMatchWarning,
+                stacklevel=4,
+            )
+            return
+        self.final_ = final
 
-    _restarts: int = 1
-    """Games to play."""
     _snapshots: Snapshots | None = None
     """Where `fit` keeps what it needs to go on after an interruption."""
     _ranks: Ranks = ALONE
@@ -360,7 +388,15 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         """Drop all that an earlier fit left, so that a refused one cannot leave a mixture of both."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
+        self._restarts = 1
         self.seed_ = check_seed(self.random_state)
+
+    def _check_restarts(self, restarts: int) -> int:
+        if not isinstance(restarts, int | np.integer) or restarts < 1:
+            raise ConfigError(f"`restarts` counts games, at least 1, but is {restarts!r}.")
+        if restarts > 1 and self._snapshots is not None:
+            raise ConfigError("`restarts` cannot be resumed after an interruption: fit without snapshots.")
+        return int(restarts)
 
     def _table_config(self) -> TableConfig:
         """Return how columns become numbers, which must be known before the rows that decide the rest are read."""
@@ -375,9 +411,3 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
         if not isinstance(self.config, str):
             raise ConfigError(f"`config` must be 'auto', a preset's name or a Config, but is {self.config!r}.")
         return preset(self.config)
-
-
-def _check_restarts(restarts: int) -> int:
-    if not isinstance(restarts, int | np.integer) or restarts < 1:
-        raise ConfigError(f"`restarts` counts games, at least 1, but is {restarts!r}.")
-    return int(restarts)

@@ -12,7 +12,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ def export_model(
     check_is_fitted(model)
     if onnx:
         _check_onnx_is_installed()
-    reader, own = model.reader_, model.encoder is not None
+    reader, own = model.reader_, model.encoder is not None and model.final_ is None
     made_up = _make_up_rows(reader)
     compared = made_up if rows is None else _first(rows, max(_BATCH_SIZES))
     preprocessing = _describe(model, prepared)
@@ -499,7 +499,7 @@ def _describe(model: SupportMatchingClassifier, prepared: str | None = None) -> 
             "kind": "table",
             "text": table.config.text,
             "missing_marks": list(table.config.missing_marks),
-            "inside_the_graph": _inside_a_table_graph(table),
+            "inside_the_graph": _inside_a_table_graph(table, _networks(model)),
             "outside_the_graph": _outside_a_table_graph(table),
             "inputs": [{"name": name, "type": kind, "shape": ["rows", n]} for name, kind, n in inputs if n],
             **end,
@@ -529,7 +529,7 @@ def _describe(model: SupportMatchingClassifier, prepared: str | None = None) -> 
     return {
         **start,
         "kind": "images",
-        "inside_the_graph": [scaling, *_NETWORKS],
+        "inside_the_graph": [scaling, *_networks(model)],
         "outside_the_graph": [f"{reading}{scale}"],
         "inputs": [{"name": "images", "type": kind, "shape": ["rows", channels, height, width]}],
         **end,
@@ -540,10 +540,16 @@ def _describe(model: SupportMatchingClassifier, prepared: str | None = None) -> 
     }
 
 
-_NETWORKS = ("The encoder, and of its code the part z.", "The classifier, and the softmax that makes probabilities.")
+_SOFTMAX = "and the softmax that makes probabilities."
 
 
-def _inside_a_table_graph(table: TableEncoder) -> list[str]:
+def _networks(model: SupportMatchingClassifier) -> tuple[str, ...]:
+    if model.final_ is not None:
+        return (f"The final classifier, {_SOFTMAX}",)
+    return ("The encoder, and of its code the part z.", f"The classifier, {_SOFTMAX}")
+
+
+def _inside_a_table_graph(table: TableEncoder, networks: Sequence[str]) -> list[str]:
     steps = []
     if table.categorical:
         steps.append("One-hot blocks from `categories`; an index that is no category's gives a block of zeros.")
@@ -553,7 +559,7 @@ def _inside_a_table_graph(table: TableEncoder) -> list[str]:
         steps.append("Missing `numbers` (NaN) are replaced by the median of training.")
     if table.numeric:
         steps.append("`numbers` are standardised by mean and deviation of training.")
-    return [*steps, *_NETWORKS]
+    return [*steps, *networks]
 
 
 def _outside_a_table_graph(table: TableEncoder) -> list[str]:

@@ -50,7 +50,7 @@ from supportmatch.errors import (
     SupportMatchWarning,
 )
 from supportmatch.estimator import SupportMatchingClassifier
-from supportmatch.final import CORROBORATED
+from supportmatch.final import MOSTLY_SAME
 from supportmatch.hardware import HERE, Hardware
 from supportmatch.inspection import TableAudit, TablePair, TableSource
 from supportmatch.metrics import Evaluation, calibration_of, evaluate
@@ -71,6 +71,8 @@ RECORD, CONFIG, PAGE, CARD = "fit.json", "config.toml", "report.html", "MODEL_CA
 RECORD_SCHEMA = 1
 _SHOWN_CODES, _SHOWN_IMAGES, _SHOWN_BAGS, _SHOWN_ROWS = 600, 8, 2, 10
 _WEIGHED_BAGS = 20
+_MOST_VALUES = 10**9
+"""Features times rows of both sets, beyond which simple things that hold all rows in memory are not tried."""
 
 Say = Callable[[str], None]
 
@@ -242,6 +244,7 @@ def _fit(model: _WatchedFit, train: Features, labels: Labels, deploy: Features) 
     """Fit a model with snapshots, which stay for another try if they can be of use."""
     assert model._snapshots is not None
     snapshots, ranks, grid = model._snapshots, model._ranks, labels.grid
+    ranks.agree(int(snapshots.fingerprint[:15], 16), "the data and the settings")
     was_there = snapshots.folder.exists()
     try:
         with _stopped_by_signals(snapshots, ranks):
@@ -406,6 +409,9 @@ def _alternatives(model: _WatchedFit, test: tuple[Features, Labels], report: Rep
             ClusterLabelClassifier(random_state=seed, clustering=clustering),
         ),
     ]
+    if not model.train.is_images:
+        boosted = PseudoLabelClassifier(random_state=seed, model="boosted")
+        rivals.append(("pseudo-labels, boosted", "the same with gradient-boosted trees", boosted))
     own = _scores(model.predict(rows), labels)
     found = [{"name": "support-matching", "what": "the model in this folder", **own, "chosen": True}]
     if model.final_ is not None:
@@ -413,14 +419,17 @@ def _alternatives(model: _WatchedFit, test: tuple[Features, Labels], report: Rep
         found.append(
             {
                 "name": "z alone",
-                "what": "the classifier on z, as in the paper",
+                "what": "the classifier on z of training rows",
                 **_scores(by_z, labels),
                 "chosen": False,
             }
         )
+    n_values = model.train.x.size + model.deploy.x.size
     for done, (name, what, rival) in enumerate(rivals, start=1):
         note = ""
         try:
+            if n_values > _MOST_VALUES and isinstance(rival, CompleteSupportClassifier | ClusterLabelClassifier):
+                raise ConfigError("it holds all rows in memory at once, and these are too many.")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SupportMatchWarning)
                 rival.fit_rows(model.reader_, model.train, model.deploy)
@@ -508,12 +517,13 @@ def _content(
 
 def _say_final(model: _WatchedFit) -> str:
     """Say what predicts in the end, and what it learned from."""
-    corroborated = model.agreement_ >= CORROBORATED
+    corroborated = model.agreement_ >= MOSTLY_SAME
     return (
         "A network of the features themselves has the last word. It learned from labelled rows and from deployment "
         "rows, every source equally often; deployment rows were given the classes of their clusters"
         + (", and left out where z says another" if corroborated else "")
-        + f" (for {model.agreement_:.1%} of deployment rows both say the same class)."
+        + f" (for {model.agreement_:.1%} of deployment rows both say the same class"
+        + (", though z has learned from the same names)." if model.config_.matching.guided_steps else ").")
     )
 
 

@@ -1,6 +1,6 @@
 """What the game is played on: device, precision, and whether networks are compiled. No part of a model's settings.
 
-Only the game, which takes nearly all of the time, leaves the processor; what it returns is back there.
+Only the game leaves the processor, and what it returns is back there; clusters and classifiers are made on it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ class Hardware(StageConfig):
     """`bfloat16`: networks compute in mixed precision, weights and losses stay float32. It pays on GPUs, and on
     processors with instructions for it."""
     compile: bool = False
-    """Compile the networks (`torch.compile`): half a minute at the start, kept for later runs by torch. It pays for
-    wide networks and many steps, not for the default ones. Without a C++ compiler it changes nothing."""
+    """Compile the networks (`torch.compile`), which takes a while at the start and is kept for later runs by torch.
+    Without a C++ compiler it changes nothing."""
 
     def choose_device(self) -> torch.device:
         """Return the device, or say that it is not there."""
         import torch
 
+        if self.device in ("auto", "cuda") and torch.cuda.is_available():
+            return torch.device("cuda", _local_rank())
         if self.device == "auto":
-            return torch.device("cuda", _local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+            return torch.device("cpu")
         try:
             device = torch.device(self.device)
             torch.zeros(1, device=device)

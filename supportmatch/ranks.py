@@ -129,5 +129,6 @@ def _explained() -> Iterator[None]:
     except RuntimeError as error:
         raise ProcessLostError(
             f"another of the {dist.get_world_size()} processes of this training has ended, so process "
-            f"{dist.get_rank()} cannot go on: look for its message. The same command goes on from the last snapshot."
+            f"{dist.get_rank()} cannot go on: look for its message. The same command goes on from the last snapshot. "
+            f"({str(error).partition(chr(10))[0]})"
         ) from error

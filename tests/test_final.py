@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from supportmatch import SupportMatchingClassifier, load, make_sources, preset
 from supportmatch.bags import WeightedBags
@@ -11,8 +12,8 @@ from supportmatch.classifier import predict_rows
 from supportmatch.clustering import Clusters
 from supportmatch.config import Config, FinalConfig, default_config
 from supportmatch.data.containers import Unlabeled
-from supportmatch.errors import SupportMatchWarning
-from supportmatch.final import build_final, fit_final, name_softly
+from supportmatch.errors import ConfigError, SupportMatchWarning
+from supportmatch.final import balanced_class_weights, build_final, fit_final, fold, leave_out_disputed, name_softly
 from supportmatch.pairing import Pairing
 from supportmatch.sources import SourceGrid
 
@@ -44,9 +45,10 @@ def test_rows_are_drawn_in_proportion_to_their_weights_and_never_without_one() -
 
 
 def test_clusters_of_the_same_name_are_one_source() -> None:
-    p = np.array([[0.5, 0.2, 0.2, 0.0, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]])
+    p = np.tile([[0.5, 0.2, 0.2, 0.0, 0.1], [0.0, 0.0, 0.0, 1.0, 0.0]], (9, 1))
     clusters = Clusters(p.argmax(axis=1), (0, 1, 2, 3, 4), p, "mixture")
-    np.testing.assert_allclose(name_softly(clusters, named(0, 1, 2, 3, 2), GRID), [[0.5, 0.2, 0.3, 0], [0, 0, 0, 1]])
+    sources = name_softly(clusters, named(0, 1, 2, 3, 2), GRID)
+    np.testing.assert_allclose(sources[:2], [[0.5, 0.2, 0.3, 0], [0, 0, 0, 1]])
 
 
 def test_clusters_without_probabilities_name_rows_for_certain() -> None:
@@ -66,10 +68,56 @@ def test_rows_without_a_source_are_left_out() -> None:
     np.testing.assert_array_equal(predict_rows(network, train), predict_rows(again, train))
 
 
+def test_a_source_that_z_contradicts_as_a_whole_is_kept() -> None:
+    sources = np.eye(4)[np.repeat([0, 1, 2, 3], [485, 485, 15, 15])]
+    same = np.ones(1_000, bool)
+    same[[0, 1, *range(970, 985)]] = False  # two rows of a large source, and all of a rare one
+    kept = leave_out_disputed(sources, same).sum(axis=1)
+    assert kept[:3].tolist() == [0, 0, 1]
+    assert kept[970:985].all()
+
+
+def test_a_source_without_rows_gets_no_share_and_its_class_stays_as_frequent() -> None:
+    p = np.full((100, 4), 1e-6)
+    p[np.arange(100), np.repeat([0, 1, 2, 3], [50, 30, 20, 0])] = 1
+    clusters = Clusters(p.argmax(axis=1), (0, 1, 2, 3), p, "mixture")
+    sources = name_softly(clusters, named(0, 1, 2, 3), GRID)
+    assert not sources[:, 3].any()
+    weights = balanced_class_weights(sources, GRID)
+    np.testing.assert_allclose(weights.sum(axis=0), 50, rtol=1e-3)
+    assert weights[0].sum() < weights[-1].sum() < 3
+
+
+def test_restarts_keep_one_game_and_say_what_was_seen_of_each() -> None:
+    problem = make_sources(seed=0)
+    train, truth = problem.train, problem.oracle
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1], config=quick())
+    model.fit(train.x, train.y, train.s, problem.deploy.x, restarts=2)
+    assert [len(seen) for seen in model.restarts_.values()] == [2, 2]
+    model.fit_with_oracle_bags(
+        train.x, train.y, train.s, problem.deploy.x, y_deploy=truth.y, subgroup_deploy=truth.subgroup
+    )
+    assert not hasattr(model, "restarts_")
+    with pytest.raises(ConfigError, match="at least 1, but is 0"):
+        model.fit(train.x, train.y, train.s, problem.deploy.x, restarts=0)
+
+
 @pytest.mark.parametrize(("side", "levels"), [(8, 2), (16, 3), (32, 4), (64, 4)])
 def test_small_pictures_get_as_many_levels_as_they_have_room_for(side: int, levels: int) -> None:
     network = build_final((3, side, side), 2, FinalConfig())
     assert sum(type(layer).__name__ == "Conv2d" for layer in network) == levels
+
+
+def test_a_folded_network_predicts_as_the_trained_one() -> None:
+    torch.manual_seed(0)
+    network = build_final((3, 32, 32), 2, FinalConfig())
+    x = torch.rand(64, 3, 32, 32)
+    network.train()(x)  # batch norm has seen something
+    folded = fold(network)
+    torch.testing.assert_close(folded(x), network.eval()(x), rtol=1e-3, atol=1e-5)
+    loaded = build_final((3, 32, 32), 2, FinalConfig(), trained=True)
+    loaded.load_state_dict(folded.state_dict())
+    torch.testing.assert_close(loaded(x), folded(x))
 
 
 def test_the_final_classifier_learns_the_missing_source_from_the_deployment_set() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from supportmatch import SupportMatchingClassifier, load_problem
+from supportmatch import SupportMatchingClassifier, load_problem, make_sources
 from supportmatch.bags import GroupedBags
 from supportmatch.config import DiscriminatorConfig, default_config
 from supportmatch.data.containers import Labeled, Unlabeled
@@ -33,7 +33,7 @@ def naming_of(seed: int, *, swapped: bool) -> tuple[bool, float]:
     found = simplicity(classes, s, deploy, support, seed)
     assert found is not None
     probabilities = np.eye(2)[classes] * 0.98 + 0.01
-    warned = any("exclusive-or" in doubt for doubt in doubts_about(found, probabilities))
+    warned = any("exclusive-or" in doubt for doubt in doubts_about(found, probabilities, 2))
     return warned, found.margin
 
 
@@ -86,6 +86,19 @@ def test_a_table_of_noise_ends_with_a_warning_and_without_confidence() -> None:
         model.fit(x[:1_000], y, s, x[1_000:])
     assert any("hardly better than guesses" in str(warning.message) for warning in caught)
     assert np.mean(model.predict_proba(x[1_000:]).max(axis=1)) < 0.75
+
+
+def test_where_labels_contradict_the_clusters_z_has_the_last_word_and_a_warning_says_so() -> None:
+    problem = make_sources(seed=0)
+    train, deploy = problem.train, problem.deploy
+    x, x_deploy = train.x.copy(), deploy.x.copy()
+    for rows, subgroup in ((x, train.s), (x_deploy, problem.oracle.subgroup)):  # classes look exchanged in one subgroup
+        rows[np.ix_(subgroup == 0, [0, 1])] = rows[np.ix_(subgroup == 0, [1, 0])]
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1])
+    with pytest.warns(SupportMatchWarning, match="labels contradict"):
+        model.fit(x, train.y, train.s, x_deploy)
+    assert model.final_ is None
+    np.testing.assert_array_equal(model.predict_proba(x), model.judge_by_z(x))
 
 
 def test_a_fresh_discriminator_guesses_on_equal_sets_and_tells_shifted_ones() -> None:

@@ -461,14 +461,13 @@ def limits(content: ReportContent) -> list[Passage]:
         Passage(
             "A wholly missing subgroup is a gamble",
             "With no label at all from a subgroup, nothing in the data says which of its clusters is which class; only "
-            "the preference of networks for simple solutions decides. Another seed can end in a mixed or a swapped "
-            "solution.",
+            "what is simplest to learn decides, be it how clusters are named or where a game ends. Both can be wrong.",
             applies=audit["setting"] == "missing subgroup",
         ),
         Passage(
             "Many missing sources at once are unreliable",
-            "With several classes and several missing sources, training can end in a solution that takes one class "
-            "for another in the subgroups that the class lacks.",
+            "With several classes and several missing sources, clusters can be given wrong names, and training can end "
+            "in a solution that takes one class for another in the subgroups that the class lacks.",
             applies=many,
         ),
         Passage(

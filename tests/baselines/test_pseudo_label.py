@@ -43,10 +43,10 @@ def test_every_source_has_the_same_total_weight() -> None:
     np.testing.assert_allclose([per_row[hard[:, k] == 1].sum() for k in range(4)], 125)
 
 
-def test_a_source_that_no_row_may_be_takes_no_weight_from_the_others() -> None:
+def test_a_source_that_no_row_may_be_leaves_its_weight_to_its_class() -> None:
     p = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
     weights = balanced_class_weights(p, SourceGrid((0, 1), ("a", "b")))
-    np.testing.assert_allclose(weights, [[4 / 3, 0], [0, 2 / 3]])
+    np.testing.assert_allclose(weights, [[1, 0], [0, 1]])
 
 
 def test_images_are_labelled_through_their_codes() -> None:

@@ -199,7 +199,7 @@ def _default(config: Config, setting: Setting, budget: Budget) -> Config:
 OURS: tuple[Method, ...] = (
     SupportMatching(
         "supportmatch",
-        "What `fit` does by default: matching with a guided start, then a classifier of the rows of both sets.",
+        "What `fit` does by default: a guided game (digits), then a classifier of the rows of both sets.",
         _default,
     ),
     *(
