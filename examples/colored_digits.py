@@ -1,8 +1,8 @@
 """Coloured digits: the problem that the method was made for.
 
-`python examples/colored_digits.py` trains on digits two and four of which no purple four has a label; five minutes or
-so on two cores. `--setting cmnist-ms` takes away everything purple, `cmnist-3digit` four of nine sources (there it
-mostly fails, and cluster labels do not). `--rows 300 --steps 10` shows in seconds that everything runs, and no more.
+`python examples/colored_digits.py` trains on digits two and four of which no purple four has a label; a minute or two
+on two cores. `--setting cmnist-ms` takes away everything purple, `cmnist-3digit` four of nine sources.
+`--rows 300 --steps 10` shows in seconds that everything runs, and no more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Census rows, and the simple things that matching has to be held against.
+"""Census rows, and the simple things that the default has to be held against.
 
 `python examples/tabular_adult.py` takes about a minute on two cores. Training has no woman who earns more than 50,000
-(`--setting adult-ms`: no woman at all). On this data the simple things are at least as good, and the last line says so.
+(`--setting adult-ms`: no woman at all). Here one of the simple things is better still: the last line says which.
 """
 
 from __future__ import annotations

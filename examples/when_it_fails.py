@@ -2,7 +2,8 @@
 
 `python examples/when_it_fails.py` takes about a minute on one core. Rows are synthetic, so the answer is known. Of each
 table it prints the audit's verdict, which counts labels and sees no features; the share of the deployment rows in each
-cluster; and the accuracy in each source of an ordinary classifier, of matching, and of two that learn from clusters.
+cluster; what was warned of; and the accuracy in each source of an ordinary classifier, of the default, and of two that
+learn from clusters.
 
 `docs/explanation/when_it_fails.md` says what to do about it.
 """
@@ -10,6 +11,7 @@ cluster; and the accuracy in each source of an ordinary classifier, of matching,
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +24,7 @@ from supportmatch import (
     ErmClassifier,
     Problem,
     SupportMatchingClassifier,
+    SupportMatchWarning,
     make_sources,
     preset,
 )
@@ -78,7 +81,11 @@ def try_methods(problem: Problem, seed: int, steps: int | None) -> ByMethod:
     }
     found: ByMethod = {}
     for name, method in methods.items():
-        method.fit(problem.X_train, problem.y_train, problem.subgroup_train, problem.X_deploy)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SupportMatchWarning)
+            method.fit(problem.X_train, problem.y_train, problem.subgroup_train, problem.X_deploy)
+        for warning in caught:
+            print(f"  {name} warns: {warning.message}")
         result = problem.score(method.predict(problem.X_test))
         found[name] = {source: share.value for source, share in result.by_source.items()}
     audit, sizes = matched.audit_, matched.clusters_.sizes

@@ -36,6 +36,8 @@ MOSTLY_SAME = 0.95
 CONTRADICTED = 0.1
 """Accuracy that a final classifier may lack, in the worst seen source, of the classifier on z: labels of training rows
 are true, so what contradicts them is wrong."""
+_LEAST_STEPS = 200
+"""However few rows there are: fewer leave the network near its initial weights."""
 
 
 def name_softly(clusters: Clusters, pairing: Pairing, grid: SourceGrid) -> Array:
@@ -155,7 +157,7 @@ def fit_final(
     with seeded_initialisation(seed, "final classifier"):
         network = build_final(train.feature_shape, grid.n_classes, config)
     optimiser = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
-    n_steps = config.epochs * ceil(len(weights) / config.batch_size)
+    n_steps = max(_LEAST_STEPS, config.epochs * ceil(len(weights) / config.batch_size))
     network.train()
     with threads_for(train):
         for step in range(n_steps):

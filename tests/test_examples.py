@@ -44,12 +44,12 @@ def test_coloured_digits_run_with_few_rows(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_on_adult_a_simple_thing_is_at_least_as_good_and_the_example_says_so(
+def test_on_adult_the_default_is_level_with_simple_things_and_the_example_says_which_are_better(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     robust = load("tabular_adult").main([])
     assert robust["support-matching"] > robust["ordinary classifier"] + 0.1
-    assert robust["complete support"] >= robust["support-matching"] - 0.01
+    assert robust["support-matching"] >= max(robust[name] for name in ("complete support", "pseudo-labels")) - 0.01
     assert "At least as good as support-matching here:" in capsys.readouterr().out
 
 
@@ -60,8 +60,8 @@ def test_where_it_fails_the_example_shows_failures(capsys: pytest.CaptureFixture
     assert "not identified" in printed
     hidden, lost, turned, identified = found.values()
     assert min(hidden["ordinary classifier"].values()) > 0.9  # no shortcut to be learned
-    assert min(lost["support-matching"].values()) < 0.5  # swapped, where the ordinary classifier is right
     assert min(lost["ordinary classifier"].values()) > 0.9
+    assert "labels contradict" in printed  # of the last table, whose verdict is "identified"
     assert all(min(accuracies.values()) < 0.5 for accuracies in turned.values())
     assert min(identified["support-matching"].values()) < 0.5
     assert min(identified["mixture clusters, trees"].values()) > 0.9
