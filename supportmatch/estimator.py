@@ -243,8 +243,8 @@ class SupportMatchingClassifier(ClassifierMixin, TransformerMixin, BaseEstimator
             return pair_clusters(self.clusters_, deploy, train.support, self.seed_)
         except (ConfigError, TooFewDeploymentRowsError) as error:
             warnings.warn(
-                f"the clusters stay without names, so the start is not guided and the classifier on z has the last "
-                f"word: {error}",
+                f"the clusters stay without names, so the game is not guided and the classifier on z has the last word "
+                f"(the preset `lean-images` has more steps for such a game): {error}",
                 SupportMatchWarning,
                 stacklevel=3,
             )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,20 @@ def test_a_saved_model_predicts_with_its_final_classifier(tmp_path: Path) -> Non
     loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(train.x), model.predict_proba(train.x))
     assert (model.predict_proba(train.x) != model.judge_by_z(train.x)).any()
+
+
+def test_a_model_from_before_there_was_a_final_classifier_is_read(tmp_path: Path) -> None:
+    problem = make_sources(seed=0)
+    train = problem.train
+    config = preset("lean-tables").model_copy(update={"matching": quick().matching})
+    model = SupportMatchingClassifier(class_names=[0, 1], subgroup_names=[0, 1], config=config)
+    model.fit(train.x, train.y, train.s, problem.deploy.x)
+    model.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    description = json.loads(path.read_text())
+    del description["has_final"], description["config"]["final"], description["config"]["matching"]["guided_steps"]
+    path.write_text(json.dumps(description))
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(train.x), model.predict_proba(train.x))
 
 
 def test_the_presets_of_the_paper_leave_the_last_word_to_z() -> None:

@@ -341,9 +341,9 @@ def test_rows_that_lack_a_missing_source_are_warned_of_when_they_are_measured(
 def test_the_report_shows_the_simple_things_beside_the_model(model: Path) -> None:
     content = json.loads((model / "report.json").read_text())
     names = [line["name"] for line in content["alternatives"]]
-    rivals = ["ordinary classifier", "complete support", "pseudo-labels", "cluster labels"]
+    rivals = ["ordinary classifier", "complete support", "pseudo-labels", "cluster labels", "pseudo-labels, boosted"]
     assert names == ["support-matching", "z alone", *rivals]
-    assert [line["chosen"] for line in content["alternatives"]] == [True] + [False] * 5
+    assert [line["chosen"] for line in content["alternatives"]] == [True] + [False] * 6
     assert all(line["robust_accuracy"] is not None for line in content["alternatives"])
 
 

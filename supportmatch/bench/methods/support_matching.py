@@ -180,8 +180,6 @@ def _refuse_tables(reason: str) -> Callable[[Setting], str | None]:
 
 def _default(config: Config, setting: Setting, budget: Budget) -> Config:
     """Return what `fit` does when nothing is said."""
-    if setting.family == "celeba":
-        return config
     config = default_config(images=setting.kind == "images", n_sources=setting.grid.n_sources)
     return (
         config
@@ -201,6 +199,7 @@ OURS: tuple[Method, ...] = (
         "supportmatch",
         "What `fit` does by default: a guided game (digits), then a classifier of the rows of both sets.",
         _default,
+        refuses=lambda setting: "faces have a preset of their own." if setting.family == "celeba" else None,
     ),
     *(
         SupportMatching(
