@@ -157,11 +157,14 @@ def compare_default(rows: Sequence[Row]) -> str:
         cells.append(f"{theirs.mean:.3f} / {theirs.median:.3f} / {theirs.min:.3f}" if theirs else "-")
         for rival in RIVALS:
             shared = [seed for seed in own if seed in found.get((setting, rival), {})]
-            means = [
-                np.mean([rows_of[seed]["robust_accuracy"] for seed in shared])
-                for rows_of in (found.get((setting, rival), {}), own)
-            ]
-            cells.append(f"{means[0]:.3f} ({means[1]:.3f}), {len(shared)}" if shared else "-")
+            if not shared:
+                cells.append("-")
+                continue
+            theirs_mean, own_mean = (
+                np.mean([by_seed[seed]["robust_accuracy"] for seed in shared])
+                for by_seed in (found[setting, rival], own)
+            )
+            cells.append(f"{theirs_mean:.3f} ({own_mean:.3f}), {len(shared)}")
         lines.append(cells)
     note = "Last columns: the rival's mean (that of the default on the same seeds), and the number of seeds."
     return f"{markdown_table(lines)}\n\n{note}"

@@ -148,7 +148,9 @@ def started(tmp_path: Path, command: list[str]) -> Iterator[subprocess.Popen[str
 
 
 def pid_of(tmp_path: Path, name: str) -> int:
-    while not (text := (tmp_path / name).read_text()):
+    path, end = tmp_path / name, time.monotonic() + 60
+    while not (path.exists() and (text := path.read_text())):  # it is written after the snapshot
+        assert time.monotonic() < end
         time.sleep(0.01)
     return int(text.split()[0])
 
