@@ -174,6 +174,10 @@ def _refuse_k(k: int) -> Callable[[Setting], str | None]:
     return refuses
 
 
+def _refuse_faces(setting: Setting) -> str | None:
+    return "faces have a preset of their own, which `ours-clustering` has." if setting.family == "celeba" else None
+
+
 def _refuse_tables(reason: str) -> Callable[[Setting], str | None]:
     return lambda setting: reason if setting.kind == "table" else None
 
@@ -199,14 +203,14 @@ OURS: tuple[Method, ...] = (
         "supportmatch",
         "What `fit` does by default: a guided game (digits), then a classifier of the rows of both sets.",
         _default,
-        refuses=lambda setting: "faces have a preset of their own." if setting.family == "celeba" else None,
+        refuses=_refuse_faces,
     ),
     *(
         SupportMatching(
             f"supportmatch-k{k}",
             f"The default with {k} clusters for four sources.",
             lambda config, setting, budget, k=k: _with(_default(config, setting, budget), clustering={"n_clusters": k}),  # type: ignore[misc]
-            refuses=_refuse_k(k),
+            refuses=lambda setting, k=k: _refuse_faces(setting) or _refuse_k(k)(setting),  # type: ignore[misc]
         )
         for k in (6, 8)
     ),
