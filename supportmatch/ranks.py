@@ -117,6 +117,9 @@ def joined() -> Iterator[Ranks]:
     dist.init_process_group(backend, timeout=_PATIENCE)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
+        # Nobody leaves before the first is done: `torchrun` ends all when one that has left early ends badly.
+        with _explained():
+            dist.barrier()
     finally:
         dist.destroy_process_group()
 
