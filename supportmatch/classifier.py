@@ -120,7 +120,7 @@ def transform_rows(player: EncoderPlayer, rows: Rows) -> NDArray[np.float32]:
 @torch.no_grad()
 def predict_rows(network: nn.Module, rows: Rows) -> NDArray[np.float64]:
     """Return class probabilities of every row (of codes or of raw features, whichever the network reads)."""
-    # Of images small batches, which fit into the processor's cache, with channels last: twice as fast here.
+    # Of images small batches, which fit into the processor's cache, with channels last: convolutions are faster so.
     size, order = (256, torch.channels_last) if rows.is_images else (1_024, torch.contiguous_format)
     with threads_for(rows):
         batches = (batch.contiguous(memory_format=order) for batch in iterate_rows(rows, size))

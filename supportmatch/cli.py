@@ -535,7 +535,7 @@ def _split(texts: Sequence[str] | str | None) -> list[str]:
 def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     # Threads of torch that wait for each other must soon let go of their cores: where something else runs too, a step
-    # on two threads then takes as long as two on one thread, instead of 26. An idle machine is no slower for it.
+    # on two threads otherwise takes many times as long as on one.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if sys.argv[1:2] != ["bench"]:  # which ends processes of its own by SIGTERM
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as Ctrl-C does
